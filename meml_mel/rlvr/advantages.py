@@ -26,7 +26,7 @@ BATCH = (0, 1, 2)
 
 
 def grpo(rewards: torch.Tensor) -> torch.Tensor:
-    """(r - mean) / (std + 1e-4) over the group, std with Bessel's correction (METHODS "Policy losses", GRPO).
+    """(r - mean) / (std + 1e-4) over the group, std with Bessel's correction (GRPO).
 
     A group with fewer than two gradable rollouts has no standard deviation: advantage 0, as in TRL.
     """
@@ -35,13 +35,13 @@ def grpo(rewards: torch.Tensor) -> torch.Tensor:
 
 
 def dr_grpo(rewards: torch.Tensor) -> torch.Tensor:
-    """r - mean over the group, no division (METHODS "Policy losses", Dr.GRPO)."""
+    """r - mean over the group, no division (Dr.GRPO)."""
     _check(rewards)
     return _nan_to_zero(_centred(rewards, GROUP))
 
 
 def rloo(rewards: torch.Tensor) -> torch.Tensor:
-    """r_i - mean of the group's other gradable rollouts; 0 where there is no other (METHODS, RLOO)."""
+    """r_i - mean of the group's other gradable rollouts; 0 where there is no other (RLOO)."""
     _check(rewards)
     count = _count(rewards, GROUP)
     # r_i - (S - r_i) / (n - 1) = (r_i - mean) * n / (n - 1)
@@ -50,13 +50,13 @@ def rloo(rewards: torch.Tensor) -> torch.Tensor:
 
 
 def reinforce_pp(rewards: torch.Tensor) -> torch.Tensor:
-    """(r - mean) / (std + 1e-4) over the global batch, no group mean (MEL 6 in METHODS: REINFORCE++)."""
+    """(r - mean) / (std + 1e-4) over the global batch, no group mean (REINFORCE++; MEL 4.4)."""
     _check(rewards)
     return _normalised(rewards)
 
 
 def reinforce_pp_baseline(rewards: torch.Tensor) -> torch.Tensor:
-    """r - group mean, then normalised over the global batch (MEL 6 in METHODS: REINFORCE++, `baseline`).
+    """r - group mean, then normalised over the global batch (REINFORCE++-baseline).
 
     The standard deviation is that of the centred rewards, unlike TRL's `scale_rewards: batch`, which divides
     by the standard deviation of the rewards themselves.
@@ -66,7 +66,7 @@ def reinforce_pp_baseline(rewards: torch.Tensor) -> torch.Tensor:
 
 
 def rft(rewards: torch.Tensor, divisor: RftDivisor = "rollouts") -> torch.Tensor:
-    """1 on right responses (reward 1), 0 elsewhere: NLL on each batch's right responses (MEL 6 in METHODS).
+    """1 on right responses (reward 1), 0 elsewhere: NLL on each batch's right responses (RFT; MEL 4.4).
 
     With one update per generation the ratio is 1, so the gradient of -A * ratio is that of -A * log pi. The
     divisor over tokens and sequences is the loss type's; for `grpo` the loss is then the mean over *all*
@@ -94,7 +94,7 @@ ADVANTAGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def apply_negative(advantages: torch.Tensor, negative_advantages: NegativeAdvantages) -> torch.Tensor:
-    """`drop` replaces negative advantages by 0 (the max(A, 0) of MEML's printed loss); `keep` changes nothing."""
+    """`drop` replaces negative advantages by 0 (MEML's printed max(A, 0)); `keep` changes nothing."""
     if negative_advantages == "keep":
         return advantages
     if negative_advantages == "drop":
@@ -109,7 +109,7 @@ def estimate(
     negative_advantages: NegativeAdvantages = "keep",
     rft_divisor: RftDivisor = "rollouts",
 ) -> torch.Tensor:
-    """Advantages (Q, E, G) of rewards (Q, E, G) by the named estimator. Raises ValueError on unknown names."""
+    """Advantages (Q, E, G) of rewards (Q, E, G) by the named estimator; ValueError on an unknown name."""
     if advantage not in ADVANTAGES:
         raise ValueError(_unknown("advantage", advantage, ADVANTAGES))
     advantages = rft(rewards, rft_divisor) if advantage == "rft" else ADVANTAGES[advantage](rewards)
@@ -137,11 +137,11 @@ def validate(
     rft_divisor: str = "rollouts",
     updates_per_generation: int = 1,
 ) -> None:
-    """Refuse settings that contradict each other, before any model loads (DESIGN.md, the step, 4).
+    """Refuse settings that contradict each other (docs/advantages.md has the table), before any model loads.
 
-    `scale_rewards`: what the user wrote, None where nothing was written: TRL's default, "group", can't be told
-    from a written one afterwards. `updates_per_generation`: optimizer steps that one generation serves times
-    `num_iterations`. Raises ValueError that names the values and the combination that is meant.
+    `scale_rewards`: what the user wrote, None where nothing was written, since TRL's default ("group") can't
+    be told from a written one afterwards. `updates_per_generation`: optimizer steps that one generation
+    serves, times `num_iterations`. Raises ValueError that names the values and the combination that is meant.
     """
     if advantage not in ADVANTAGES:
         raise ValueError(_unknown("advantage", advantage, ADVANTAGES))
@@ -152,29 +152,29 @@ def validate(
 
     if rft_divisor != "rollouts" and advantage != "rft":
         raise ValueError(
-            f"rft_divisor {rft_divisor!r} has no effect with advantage {advantage!r}: set advantage to 'rft' or "
-            "drop rft_divisor"
+            f"rft_divisor {rft_divisor!r} has no effect with advantage {advantage!r}: drop rft_divisor, or "
+            "set advantage to 'rft'"
         )
     if scale_rewards is not None:
-        scale = {True: "group", False: "none"}.get(scale_rewards, scale_rewards)  # type: ignore[call-overload]
+        scale = {"True": "group", "False": "none"}.get(str(scale_rewards), scale_rewards)  # TRL takes both
         if scale not in ("group", "batch", "none"):
             raise ValueError(_unknown("scale_rewards", str(scale_rewards), ("group", "batch", "none")))
         if advantage != "grpo" and scale != MATCHING_SCALE[advantage]:
             raise ValueError(
                 f"scale_rewards {scale_rewards!r} contradicts advantage {advantage!r}, which replaces TRL's "
-                f"advantages: drop scale_rewards or set it to {MATCHING_SCALE[advantage]!r}; if TRL's scaling is "
-                f"meant, set advantage to 'grpo' and keep scale_rewards {scale_rewards!r}"
+                f"advantages: drop scale_rewards or set it to {MATCHING_SCALE[advantage]!r}; if TRL's "
+                f"scaling is meant, set advantage to 'grpo' and keep scale_rewards {scale_rewards!r}"
             )
     if advantage == "rft" and updates_per_generation != 1:
         raise ValueError(
-            f"advantage 'rft' needs one update per generation, got {updates_per_generation}: from the second on "
-            "the ratio is not 1 and is clipped, so the loss is no NLL. Set num_iterations to 1 and "
+            f"advantage 'rft' needs one update per generation, got {updates_per_generation}: from the second "
+            "on the ratio is not 1 and is clipped, so the loss is no NLL. Set num_iterations to 1 and "
             "steps_per_generation to gradient_accumulation_steps"
         )
     if rft_divisor == "right" and loss_type in TOKEN_DIVISOR:
         raise ValueError(
-            f"rft_divisor 'right' contradicts loss_type {loss_type!r}, which divides by tokens: set loss_type to "
-            "'grpo' for a mean over right responses, or rft_divisor to 'rollouts'"
+            f"rft_divisor 'right' contradicts loss_type {loss_type!r}, which divides by tokens: set "
+            "loss_type to 'grpo' for a mean over right responses, or rft_divisor to 'rollouts'"
         )
 
 

@@ -21,6 +21,7 @@ class TokenExample:
     target_ids: tuple[int, ...]
     weight: float
     teacher_ids: tuple[int, ...] | None = None
+    objective: str = ""  # whose metric its loss counts for; "" is the dummy's
 
     @property
     def length(self) -> int:
@@ -76,7 +77,9 @@ def deal(
         # KL sub-batches run one forward more, so both kinds are levelled.
         for kind in (False, True):
             most = max(sum(bool(b[0].teacher_ids) == kind for b in plan[rank][step]) for rank in range(ranks))
-            filler = dummy if not kind else TokenExample(dummy.prompt_ids, dummy.target_ids, 0.0, dummy.prompt_ids)
+            filler = (
+                dummy if not kind else TokenExample(dummy.prompt_ids, dummy.target_ids, 0.0, dummy.prompt_ids)
+            )
             for rank in range(ranks):
                 have = sum(bool(b[0].teacher_ids) == kind for b in plan[rank][step])
                 plan[rank][step].extend([(filler,)] * (most - have))
@@ -142,6 +145,8 @@ def weighted_kl(
     per_token = (log_teacher.exp() * (log_teacher - log_student)).sum(-1)  # (N,)
     counts = student_batch.target_mask.sum(-1)
     rows = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-    means = torch.zeros(len(counts), dtype=per_token.dtype, device=per_token.device).index_add(0, rows, per_token)
+    means = torch.zeros(len(counts), dtype=per_token.dtype, device=per_token.device).index_add(
+        0, rows, per_token
+    )
     means = means / counts
     return (means * student_batch.weights.to(means.dtype)).sum(), means.detach()

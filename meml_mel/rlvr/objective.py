@@ -94,7 +94,11 @@ Examination = Generator[Sequence[GenerationRequest], Sequence[Completion], Any]
 
 
 class Objective(Protocol):
-    """Runs on every rank with the same inputs and must answer the same on each. Never runs in evaluation."""
+    """Runs on every rank with the same inputs and must answer the same on each. Never runs in evaluation.
+
+    An objective that must see the whole batch before it examines questions (a cap per step) may also have
+    `plan(batch, context) -> None`, which is called first.
+    """
 
     name: str
 
@@ -129,6 +133,8 @@ def run_waves(
     questions = [q for q in batch.questions if q.gradable]
     gradable = ScoredBatch(step=batch.step, questions=tuple(questions))
     for objective in objectives:
+        if hasattr(objective, "plan"):
+            objective.plan(gradable, context)
         findings[objective.name] = [None] * len(questions)
         for index, question in enumerate(questions):
             examination = objective.examine(question, context)

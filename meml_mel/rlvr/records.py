@@ -51,7 +51,9 @@ class Records:
     def __init__(self, root: Path):
         self.root = root
 
-    def write(self, kind: str, step: int, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] | None) -> None:
+    def write(
+        self, kind: str, step: int, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] | None
+    ) -> None:
         """Write the step's rows; nothing for an empty list. Without `fields` Arrow infers the types."""
         if not rows:
             return
@@ -82,7 +84,8 @@ class MetricsLog:
     def append(self, row: Mapping[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         cleaned = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in row.items()
         }
         with self.path.open("a") as file:
             file.write(json.dumps(cleaned) + "\n")

@@ -7,7 +7,7 @@ and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -104,11 +104,14 @@ def collect(
 ) -> ScoredBatch:
     """Group rollouts (question-major, then expert, then sample, as the sampler orders them) into a batch.
 
+    Samples are numbered within their group in the order they come.
+
     Raises ValueError when a group is ragged: that would mean rows were lost or mixed up on the way.
     """
     grouped: dict[str, dict[str, list[Rollout]]] = {}
     for rollout in rollouts:
-        grouped.setdefault(rollout.question_id, {}).setdefault(rollout.expert, []).append(rollout)
+        group = grouped.setdefault(rollout.question_id, {}).setdefault(rollout.expert, [])
+        group.append(replace(rollout, sample=len(group)))
     scored = []
     for question_id, by_expert in grouped.items():
         sizes = {len(group) for group in by_expert.values()}

@@ -35,7 +35,9 @@ class QuestionSampler(Sampler[int]):
         seed: int,
     ):
         if len(data_source) % experts:
-            raise ValueError(f"{len(data_source)} rows are not a whole number of questions x {experts} experts")
+            raise ValueError(
+                f"{len(data_source)} rows are not a whole number of questions x {experts} experts"
+            )
         self.questions = len(data_source) // experts
         if self.questions < questions_per_batch:
             raise ValueError(

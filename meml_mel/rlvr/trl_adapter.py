@@ -176,7 +176,7 @@ class TRLAdapter(GRPOTrainer):
             self.generation_config, self.generation_kwargs = config, kwargs
 
     def finish(self, completion_ids: Sequence[int]) -> Finish:
-        """"stop" where the completion ended with an end token, "length" where it was cut."""
+        """ "stop" where the completion ended with an end token, "length" where it was cut."""
         return "stop" if completion_ids and completion_ids[-1] in self.eos_token_ids else "length"
 
     def decode(self, completion_ids: Sequence[int]) -> str:
@@ -189,7 +189,14 @@ class TRLAdapter(GRPOTrainer):
     # -- log-probabilities ---------------------------------------------------------------------------------
 
     def _get_per_token_logps_and_entropies(
-        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **kwargs
+        self,
+        model,
+        input_ids,
+        attention_mask,
+        logits_to_keep,
+        batch_size=None,
+        compute_entropy=False,
+        **kwargs,
     ):
         if self.logprobs == "fused":
             return super()._get_per_token_logps_and_entropies(
@@ -203,7 +210,11 @@ class TRLAdapter(GRPOTrainer):
     def next_token_logps(self, model: torch.nn.Module, batch: Padded) -> torch.Tensor:
         """Log-probabilities (B, L-1) of each next token at temperature 1, whatever rollouts sample at."""
         if self.logprobs == "logits":
-            logps = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits[:, :-1].log_softmax(-1)
+            logps = (
+                model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+                .logits[:, :-1]
+                .log_softmax(-1)
+            )
             return logps.gather(-1, batch.input_ids[:, 1:, None]).squeeze(-1)
         labels = batch.input_ids.clone()
         labels[:, 1:].masked_fill_(~batch.target_mask, -100)
@@ -234,9 +245,13 @@ class TRLAdapter(GRPOTrainer):
         if rows.all():
             return super()._compute_loss(model, inputs)
         if not rows.any():
-            rows[0] = True  # every rank runs a forward and a backward, and a zero advantage gives a zero gradient
+            rows[0] = (
+                True  # every rank runs a forward and a backward, and a zero advantage gives a zero gradient
+            )
         kept = {
-            key: value[rows] if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(rows) else value
+            key: value[rows]
+            if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(rows)
+            else value
             for key, value in inputs.items()
         }
         loss = super()._compute_loss(model, _trim(kept))

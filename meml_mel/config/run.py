@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..data.load import DataSource
+from ..data.source import DataSource
 from ..meml.experts import Expert
 from ..resources import find_recipe
 from .checks import check_run
@@ -41,9 +41,24 @@ from .yaml_io import read_mapping, to_yaml
 ANALYSIS_TOKENS = 2048  # [O], METHODS "MEL", settings
 # Keys that may change between a run and its resumption: they decide where and what is told, not what is learnt.
 NOT_IN_DIGEST = frozenset(
-    ("output_dir", "resume_from_checkpoint", "run_name", "project", "report_to", "disable_tqdm", "log_level")
-    + ("log_level_replica", "logging_steps", "logging_strategy", "logging_first_step", "log_on_each_node")
-    + ("save_total_limit", "log_completions", "num_completions_to_print", "log_unique_prompts")
+    [
+        "output_dir",
+        "resume_from_checkpoint",
+        "run_name",
+        "project",
+        "report_to",
+        "disable_tqdm",
+        "log_level",
+        "log_level_replica",
+        "logging_steps",
+        "logging_strategy",
+        "logging_first_step",
+        "log_on_each_node",
+        "save_total_limit",
+        "log_completions",
+        "num_completions_to_print",
+        "log_unique_prompts",
+    ]
 )
 SECRET_KEYS = ("hub_token", "token", "use_auth_token", "api_key", "password")
 HUB_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")

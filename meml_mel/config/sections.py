@@ -9,7 +9,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..data.load import DataSource
+from ..data.source import DataSource
 from ..prompts.library import PromptsConfig as TemplateNames
 from .coerce import ConfigError, Plain, build, parsed, unknown_key
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -16,9 +16,6 @@ from .coerce import ConfigError, Plain
 
 class _Loader(yaml.SafeLoader):
     """Plain scalars become `Plain`: YAML 1.1's `no` -> false and `1e-1` -> text never happen."""
-
-    # `<<: *anchor` still merges.
-    yaml_implicit_resolvers: ClassVar = {"<": [("tag:yaml.org,2002:merge", re.compile(r"^<<$"))]}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[str, int] = {}
@@ -31,6 +28,10 @@ class _Loader(yaml.SafeLoader):
             seen[name] = line
         self.flatten_mapping(node)
         return {str(k.value): self.construct_object(v, deep=True) for k, v in node.value}
+
+
+# `<<: *anchor` still merges.
+_Loader.yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile(r"^<<$"))]}
 
 
 def _construct_scalar(loader: _Loader, node: yaml.ScalarNode) -> str:

@@ -1,17 +1,22 @@
 """Mutual learning: when it fires, which targets it takes, their weights, and the sign of each form."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meml_mel.meml.hard_examples import HardExamplesConfig
 from meml_mel.meml.mutual_learning import (
     RECORD_FIELDS,
     MutualLearningConfig,
     MutualLearningObjective,
 )
+from meml_mel.rlvr.advantages import validate
 from tests.meml.meml_batches import FORBIDDEN, imported_by, prompt, run, scored
 
 
@@ -283,3 +288,29 @@ def test_it_has_no_state():
 
 def test_memls_objectives_need_no_trainer():
     assert not imported_by("meml_mel.meml.mutual_learning, meml_mel.meml.hard_examples") & FORBIDDEN
+
+
+def recipes() -> dict[str, dict]:
+    """Recipe name -> its YAML, as docs/meml-grpo.md prints it."""
+    text = (Path(__file__).parents[2] / "docs" / "meml-grpo.md").read_text()
+    found = re.findall(r"^`(\w+)`:[^`]*?(?:`[^`]*`[^`]*?)*?```yaml\n(.*?)```", text, flags=re.M | re.S)
+    return {name: yaml.safe_load(block) for name, block in found}
+
+
+@pytest.mark.parametrize("name", ["meml", "meml_literal", "meml_expert_trigger"])
+def test_the_documented_recipes_are_valid(name):
+    recipe = recipes()[name]
+    algorithm, objectives = recipe["algorithm"], recipe["objectives"]
+    validate(
+        algorithm["advantage"],
+        recipe.get("scale_rewards"),
+        recipe.get("loss_type", "dapo"),
+        negative_advantages=algorithm.get("negative_advantages", "keep"),
+    )
+    mutual = MutualLearningConfig(**objectives["mutual_learning"])
+    hard = HardExamplesConfig(**objectives["hard_examples"])
+    hard.check_group_size(recipe["num_generations"])
+    literal = name == "meml_literal"
+    assert (mutual.form == "printed", algorithm.get("negative_advantages") == "drop") == (literal, literal)
+    assert (hard.trigger == "all_experts") == (name == "meml")
+    assert name != "meml" or (mutual, hard) == (MutualLearningConfig(), HardExamplesConfig())

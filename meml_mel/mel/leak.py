@@ -33,7 +33,7 @@ _REWRITES = [
         (r"(?<=sqrt)\{(\w)\}", r"\1"),
         (r"\\boxed\s?\{([^{}]*)\}", r" answer: \1 "),
         # a list's numbers and the like are no numbers of the text
-        (r"^[ \t]*(?:[-*+][ \t]+)?\(?\d{1,2}[.):](?=[ \t]+\S)", " "),
+        (r"^[ \t]*(?:[-*+#]{1,6}[ \t]+)?\(?\d{1,2}[.):](?=[ \t]+\S)", " "),
         (r"\b(?i:step|rule|section|case|equation|part|line|attempt|method)s?\s?#?\d{1,3}\b", " "),
         (r"[ \t]{2,}", " "),
     )

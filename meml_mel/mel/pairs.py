@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,3 +58,22 @@ def make_pairs(
     if choice == "shortest":
         return sorted(pairs, key=lambda p: len(p.right.completion_ids) + len(p.wrong.completion_ids))[:wanted]
     return rng.sample(pairs, wanted)
+
+
+def cap_pairs(
+    drawn: Mapping[str, Sequence[Pair]], limit: int, priority: Callable[[str], float]
+) -> dict[str, int]:
+    """How many of its drawn pairs each question keeps when the step may have `limit` pairs in all.
+
+    Every question's first pair comes ahead of anyone's second, and so on; among equals the lower `priority`
+    of the question's id goes first. The answer does not depend on the order of `drawn`.
+    """
+    places = [
+        (rank, priority(question_id), question_id)
+        for question_id in drawn
+        for rank in range(len(drawn[question_id]))
+    ]
+    kept = dict.fromkeys(drawn, 0)
+    for _, _, question_id in sorted(places)[:limit]:
+        kept[question_id] += 1
+    return kept

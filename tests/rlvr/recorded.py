@@ -1,15 +1,11 @@
-"""An RLVRTrainer whose engine answers from a table, and that keeps the gradient of its first optimizer step.
-
-Run as `python -m tests.rlvr.recorded SPEC.json` under a process group (RANK, WORLD_SIZE, ... in the
-environment) it writes that gradient to the file the spec names.
-"""
+"""An RLVRTrainer whose engine answers from a table, and that keeps the gradient of its first optimizer step."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import json
-import sys
+from pathlib import Path
 
 import torch
 from transformers import TrainerCallback
@@ -103,9 +99,10 @@ def first_gradient(spec: dict) -> dict[str, torch.Tensor]:
     return keep.gradient
 
 
-if __name__ == "__main__":
-    spec = json.loads(open(sys.argv[1]).read())
-    torch.set_num_threads(1)
-    gradient = first_gradient(spec)
-    if torch.distributed.get_rank() == 0:
-        torch.save(gradient, spec["out"])
+def write_gradients(paths: list[str]) -> None:
+    """The gradient of each spec to the file that it names; called on every rank of a process group."""
+    for path in paths:
+        spec = json.loads(Path(path).read_text())
+        gradient = first_gradient(spec)
+        if torch.distributed.get_rank() == 0:
+            torch.save(gradient, spec["out"])

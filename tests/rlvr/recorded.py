@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ class RecordedTrainer(RLVRTrainer):
     """Rollouts by global row, extra phases by prompt: what an engine would have sampled, on any rank layout."""
 
     rollouts: list[list[int]]
-    answers: dict[str, list[int]]  # "phase prompt-text" -> completion ids
+    answer: Callable[[str], list[int]]  # prompt text -> completion ids, for the extra phases
     phase: str | None = None
 
     @contextlib.contextmanager
@@ -38,7 +39,7 @@ class RecordedTrainer(RLVRTrainer):
         if self.phase is None:
             start = self.accelerator.process_index * len(prompt_ids)
             return [list(ids) for ids in self.rollouts[start : start + len(prompt_ids)]], None
-        return [list(self.answers[self.processing_class.decode(ids)]) for ids in prompt_ids], None
+        return [self.answer(self.processing_class.decode(ids)) for ids in prompt_ids], None
 
 
 class KeepGradient(TrainerCallback):
@@ -76,8 +77,8 @@ def first_gradient(spec: dict) -> dict[str, torch.Tensor]:
     model = tiny.model(seed=3)
     if spec["exact"]:
         model = tiny.exact(model)
-    maker = importlib.import_module(spec["objectives"][0])
-    objectives = getattr(maker, spec["objectives"][1])()
+    module = importlib.import_module(spec["module"])
+    objectives = getattr(module, spec["objectives"])()
     trainer = RecordedTrainer(
         model,
         args,
@@ -92,7 +93,7 @@ def first_gradient(spec: dict) -> dict[str, torch.Tensor]:
         max_length=spec.get("max_length"),
     )
     trainer.rollouts = spec["rollouts"]
-    trainer.answers = spec["answers"]
+    trainer.answer = module.answer
     keep = KeepGradient()
     trainer.add_callback(keep)
     trainer.train()

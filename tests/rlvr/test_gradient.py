@@ -76,6 +76,10 @@ def many_examples():
     return [Scripted(7)]
 
 
+def answer(prompt):
+    raise AssertionError("the scripted objectives generate nothing")
+
+
 def scripted_loss(model, count):
     """The scripted examples again, in token ids and by hand."""
     total = 0.0
@@ -127,11 +131,11 @@ def spec(folder, **changes):
         max_completion_length=MAX,
         loss_type="grpo",
         exact=True,
-        objectives=["tests.rlvr.test_gradient", "many_examples"],
+        module="tests.rlvr.test_gradient",
+        objectives="many_examples",
         algorithm={"advantage": "dr_grpo"},
         token_budget=64,
         rollouts=recorded_rollouts(),
-        answers={},
     )
     return base | changes
 
@@ -179,7 +183,7 @@ def test_equals_the_equation_for_any_split(tmp_path, loss_type, micro_batch, acc
 
 @pytest.mark.parametrize("maker, count", [("no_examples", 0), ("one_example", 1)])
 def test_with_few_or_no_examples(tmp_path, maker, count):
-    settings = spec(tmp_path, micro_batch=8, accumulation=4, objectives=["tests.rlvr.test_gradient", maker])
+    settings = spec(tmp_path, micro_batch=8, accumulation=4, objectives=maker)
     assert largest_difference(run(settings), expected(settings, count)) < 1e-9
 
 
@@ -239,7 +243,7 @@ def test_two_processes_equal_the_equation(tmp_path):
                 micro_batch=micro_batch,
                 accumulation=accumulation,
                 loss_type=loss_type,
-                objectives=["tests.rlvr.test_gradient", maker],
+                objectives=maker,
             )
         )
     for settings, gradient, case in zip(specs, run_on_two_processes(specs, tmp_path), cases, strict=True):

@@ -7,11 +7,11 @@ number of processes are `train/arithmetic.py`'s, which knows it.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from ..meml.experts import check_experts, require_solutions
 from .coerce import ConfigError
 
 if TYPE_CHECKING:
@@ -57,9 +57,14 @@ def _common(config: RunConfig) -> Iterator[str]:
             yield f"{name}: {trl[name]} must be at least 1"
     if trl["max_steps"] <= 0 and trl["num_train_epochs"] <= 0:
         yield f"num_train_epochs: {trl['num_train_epochs']} must be above 0, or give max_steps"
-    twice = [name for name, count in Counter(e.name for e in config.experts).items() if count > 1]
-    if twice:
-        yield f"experts: the name {twice[0]!r} is given twice; names tell their rows and metrics apart"
+    if not trl["output_dir"]:
+        yield "output_dir must be given: the run's folder, one for each run"
+    if trl["logging_steps"] < 1 or trl["logging_steps"] != int(trl["logging_steps"]):
+        yield f"logging_steps: {trl['logging_steps']} must be a whole number of steps"
+    try:
+        check_experts(config.experts)
+    except ValueError as error:
+        yield f"experts: {error}"
     yield from _prompts(config)
 
 
@@ -174,3 +179,8 @@ def _period(period: int, accumulation: int) -> str:
 def _sft(config: RunConfig) -> Iterator[str]:
     if config.data is None and not config.sft.extra_rows:
         yield "data: missing; name the questions and solutions, or ready rows under sft.extra_rows"
+    if config.data is not None:
+        try:
+            require_solutions(config.experts)
+        except ValueError as error:
+            yield f"experts: {error}"

@@ -62,6 +62,11 @@ def show(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def is_null(value: Any) -> bool:
+    """No value, as YAML writes it: `null`, `~`, or nothing after the colon."""
+    return value is None or (isinstance(value, Plain) and NULL.match(value) is not None)
+
+
 def untyped(value: Any) -> Any:
     """A raw value without a target type: `Plain` scalars by YAML's 1.2 core schema, containers inside out."""
     if isinstance(value, Plain):
@@ -145,7 +150,7 @@ def _coerce(value: Any, hint: Any, key: str) -> Any:
     if origin is Literal:
         return _literal(value, typing.get_args(hint), key)
     if hint is None or hint is type(None):
-        if value is None or (isinstance(value, Plain) and NULL.match(value)):
+        if is_null(value):
             return None
         raise _wrong(value, "null", key)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hasattr(hint, "__dataclass_fields__"):
@@ -213,7 +218,7 @@ SCALARS: dict[Any, Any] = {bool: _bool, int: _int, float: _float, str: _str, Pat
 
 
 def _union(value: Any, members: tuple[Any, ...], hint: Any, key: str) -> Any:
-    if type(None) in members and (value is None or (isinstance(value, Plain) and NULL.match(value))):
+    if type(None) in members and is_null(value):
         return None
     members = tuple(m for m in members if m is not type(None))
     if len(members) == 1:

@@ -12,7 +12,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any
 
-from .coerce import ConfigError, coerce, unknown_key
+from .coerce import ConfigError, coerce, is_null, unknown_key
 from .sections import SECTIONS, Stage
 
 # Keys of TRL users' files that are something else here.
@@ -42,6 +42,8 @@ class FlatKey:
     in_trl: bool
 
     def coerce(self, value: Any) -> Any:
+        if self.name == "model_revision" and is_null(value):
+            return self.default  # `meml-mel pin` fills a null in; until then it is the branch
         return coerce(value, self.hint, self.name, self.choices)
 
 

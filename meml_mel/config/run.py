@@ -20,7 +20,7 @@ from ..data.source import DataSource
 from ..meml.experts import Expert
 from ..resources import find_recipe
 from .checks import check_run
-from .coerce import ConfigError, Plain, build, coerce, parsed
+from .coerce import ConfigError, Plain, build, coerce, is_null, parsed
 from .command_line import apply_overrides, parse_overrides
 from .fields import flat_keys, unknown
 from .sections import (
@@ -186,8 +186,8 @@ def _build_sections(raw: Mapping[str, Any]) -> dict[str, Any]:
             built[name] = build_objectives(value)
         elif name == "experts":
             built[name] = coerce(value, tuple[Expert, ...] | None, name) or ()
-        elif value is None or value == "":
-            continue
+        elif is_null(value) and name != "data":
+            continue  # a section without keys has its defaults
         else:
             built[name] = build(DataSource if name == "data" else OWN_TYPES[name], value, name)
     return built

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..data.source import DataSource
 from ..prompts.library import PromptsConfig as TemplateNames
-from .coerce import ConfigError, Plain, build, parsed, unknown_key
+from .coerce import ConfigError, build, is_null, parsed, unknown_key
 
 Stage = Literal["rl", "sft"]
 _SHIPPED = TemplateNames()
@@ -213,7 +213,7 @@ def objective_types() -> dict[str, Any]:
 def build_objectives(raw: Any) -> dict[str, Any]:
     """Objective name -> its config, in the order of `OBJECTIVES`; null turns one off."""
     raw = parsed(raw)
-    if _null(raw) or raw == "":
+    if is_null(raw) or raw == "":
         return {}
     if not isinstance(raw, dict):
         raise ConfigError(f"objectives: expected a mapping of {', '.join(OBJECTIVES)}, got {raw!r}")
@@ -223,22 +223,20 @@ def build_objectives(raw: Any) -> dict[str, Any]:
     types, built = objective_types(), {}
     for name in OBJECTIVES:
         value = raw.get(name)
-        if _null(value):
+        if name not in raw:
             continue
         if isinstance(value, str) and value in ("", "true"):
             raise ConfigError(
                 f"objectives.{name}: write {{}} for its defaults, its keys for others, null to turn it off"
             )
+        if is_null(value):
+            continue
         built[name] = build(types[name], value, f"objectives.{name}")
     return built
 
 
 def _load(module: str, name: str) -> Any:
     return getattr(importlib.import_module(module), name)
-
-
-def _null(value: Any) -> bool:
-    return value is None or (isinstance(value, Plain) and value in ("null", "~"))
 
 
 def _at_least(name: str, value: int, bound: int) -> None:

@@ -45,9 +45,9 @@ def format_of(path: Path) -> str | None:
 def find_files(source: DataSource) -> DataFiles:
     """The files of `source.split`. Raises DataError where there are none, naming what there is."""
     if not is_local(source.path):
-        paths, format, revision = hub.download(source)
+        found = hub.download(source)
         label = source.path + (f" ({source.name})" if source.name else "")
-        return DataFiles(paths, format, label, revision)
+        return DataFiles(found.paths, found.format, label, found.commit)
     path = Path(source.path).expanduser()
     if source.revision is not None:
         raise DataError(

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .source import DataError, DataSource, nearest
 
@@ -22,32 +23,40 @@ _URL = re.compile(r"hf://datasets/(?P<repo>.+?)@(?P<commit>[^/]+)/(?P<file>.+)\Z
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
 
+logger = logging.getLogger(__name__)
 
-def download(source: DataSource) -> tuple[tuple[str, ...], str, str]:
-    """(local paths, format, commit) of `source.split`. Raises DataError for whatever stands in the way."""
+
+class Found(NamedTuple):
+    """One split's files on this machine, how to read them, and the commit they belong to."""
+
+    paths: tuple[str, ...]
+    format: str
+    commit: str
+
+
+def download(source: DataSource) -> Found:
+    """The files of `source.split`. Raises DataError for whatever stands in the way."""
     remembered = _remembered(source)
     if remembered and COMMIT.match(source.revision or ""):
         return remembered
     try:
         return _remember(source, _download(source))
     except ConnectionError as error:  # the datasets library's, for offline mode and unreachable hosts alike
-        if remembered:
-            return remembered
-        raise offline_error(source, error) from error
+        if remembered is None:
+            raise offline_error(source, error) from error
+        logger.warning("%s: no network; reading commit %s from the cache", source.path, remembered.commit)
+        return remembered
 
 
-def _download(source: DataSource) -> tuple[tuple[str, ...], str, str]:
-    from datasets import load_dataset_builder
+def _download(source: DataSource) -> Found:
+    import httpx
     from datasets.exceptions import DatasetNotFoundError
-    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    from .files import split_files
-
     try:
-        builder: Any = load_dataset_builder(
-            source.path, source.name, data_files=source.data_files, revision=source.revision
-        )
+        return _resolve(source)
+    except DataError:
+        raise
     except DatasetNotFoundError as error:
         raise DataError(
             f"data.path {source.path!r}: {error} There is no local file or folder of that name either. For a "
@@ -57,15 +66,33 @@ def _download(source: DataSource) -> tuple[tuple[str, ...], str, str]:
         raise DataError(
             f"data.path {source.path!r} is neither a local file or folder nor a Hub id: {error}"
         ) from error
+    except (httpx.TransportError, LocalEntryNotFoundError) as error:
+        raise ConnectionError(str(error)) from error
+    except HfHubHTTPError as error:
+        raise DataError(f"data.path {source.path!r}: the Hub answered {error}") from error
     except FileNotFoundError as error:
-        raise DataError(f"data.path {source.path!r} has no data files to read on the Hub: {error}") from error
+        raise DataError(
+            f"data.path {source.path!r} has no data files to read on the Hub ({error}): check data_files and the "
+            "repository's file list"
+        ) from error
     except RuntimeError as error:
         raise script_error(source, error) from error
     except ValueError as error:
         raise config_error(source, error) from error
+
+
+def _resolve(source: DataSource) -> Found:
+    from datasets import load_dataset_builder
+    from huggingface_hub import hf_hub_download
+
+    from .files import split_files
+
+    builder: Any = load_dataset_builder(
+        source.path, source.name, data_files=source.data_files, revision=source.revision
+    )
     if not builder.config.data_files:  # datasets found no network and offers whatever it had cached
         raise ConnectionError(f"{source.path} could not be reached")
-    format, paths, commit = format_name(builder), [], ""
+    paths, commit = [], ""
     for url in split_files(source, builder.config.data_files):
         match = _URL.match(url)
         if match is None:
@@ -73,13 +100,8 @@ def _download(source: DataSource) -> tuple[tuple[str, ...], str, str]:
                 f"{source.path}: its file {url!r} is not in a Hub data set; name data_files inside it"
             )
         commit = match["commit"]
-        try:
-            paths.append(hf_hub_download(match["repo"], match["file"], repo_type="dataset", revision=commit))
-        except LocalEntryNotFoundError as error:
-            raise ConnectionError(str(error)) from error
-        except HfHubHTTPError as error:
-            raise DataError(f"{url} could not be downloaded: {error}") from error
-    return tuple(paths), format, commit
+        paths.append(hf_hub_download(match["repo"], match["file"], repo_type="dataset", revision=commit))
+    return Found(tuple(paths), format_name(builder), commit)
 
 
 def format_name(builder: Any) -> str:
@@ -131,31 +153,27 @@ def config_error(source: DataSource, error: Exception) -> DataError:
 
 
 def _note(source: DataSource) -> Path:
-    from datasets import config
+    from huggingface_hub import constants
 
     asked = [source.path, source.name, source.split, source.data_files, source.revision]
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
-    return Path(config.HF_DATASETS_CACHE) / "meml_mel" / f"{key}.json"
+    return Path(constants.HF_HOME) / "meml_mel" / f"{key}.json"
 
 
-def _remember(
-    source: DataSource, found: tuple[tuple[str, ...], str, str]
-) -> tuple[tuple[str, ...], str, str]:
+def _remember(source: DataSource, found: Found) -> Found:
     note = _note(source)
     note.parent.mkdir(parents=True, exist_ok=True)
     whole = note.with_suffix(f".{os.getpid()}")
-    whole.write_text(
-        json.dumps({"paths": found[0], "format": found[1], "commit": found[2]}), encoding="utf-8"
-    )
+    whole.write_text(json.dumps(found._asdict()), encoding="utf-8")
     whole.replace(note)  # ranks of one run write the same note at the same time
     return found
 
 
-def _remembered(source: DataSource) -> tuple[tuple[str, ...], str, str] | None:
+def _remembered(source: DataSource) -> Found | None:
     note = _note(source)
     if not note.is_file():
         return None
     held = json.loads(note.read_text(encoding="utf-8"))
     if not all(Path(path).is_file() for path in held["paths"]):
         return None
-    return tuple(held["paths"]), held["format"], held["commit"]
+    return Found(tuple(held["paths"]), held["format"], held["commit"])

@@ -18,7 +18,7 @@ from typing import Any
 from .clean import Cleaner, Conflict, Gradable, Rejection, content_hash, count_reasons, with_ids
 from .columns import MissingColumn, RowRejected
 from .files import DataFiles, find_files
-from .mappings import NAMED, Mapper, columns_mapper, guess, missing_column
+from .mappings import NAMED, QUESTION, Mapper, Need, columns_mapper, guess, missing_column
 from .question import Question
 from .rows import read_rows
 from .source import DataError, DataSource
@@ -128,20 +128,20 @@ def load_questions(source: DataSource, gradable: Gradable | None = None) -> Load
 
 
 def open_rows(
-    source: DataSource, need_answer: bool = True
+    source: DataSource, mapping: str | dict[str, str] | None = None, need: Need = QUESTION
 ) -> tuple[Iterator[dict[str, Any]], Mapper, str, DataFiles]:
     """(rows start:stop, the mapper for them, the mapping in words, the files).
 
-    The mapping is guessed from the first row where the source names none, and a warning says so.
+    The mapping is `mapping`, else the source's own, else guessed from the first row, and a warning says so.
     """
     files = find_files(source)
     rows = read_rows(files, source.start, source.stop)
     first = next(rows, None)
     if first is None:
         raise DataError(_no_rows(source, files))
-    mapping, words = source.mapping, ""
+    mapping, words = mapping or source.mapping, ""
     if mapping is None:
-        mapping, guessed = guess(first, need_answer)
+        mapping, guessed = guess(first, need)
         words = f"{_in_words(mapping)} (guessed)" if guessed else _in_words(mapping)
         if guessed:
             logger.warning(
@@ -152,7 +152,7 @@ def open_rows(
         if source.kind is not None:
             mapper = _with_kind(mapper, source.kind)
     else:
-        mapper = columns_mapper(mapping, source.kind, need_answer)
+        mapper = columns_mapper(mapping, source.kind, need)
     return _chain(first, rows), mapper, words or _in_words(mapping), files
 
 

@@ -26,6 +26,8 @@ from .options import boolean_gold, choice_gold, parse_options, with_options
 from .source import KINDS, DataError
 
 Row = Mapping[str, Any]
+Need = tuple[str, ...]  # the fields that a mapping must find in a row
+QUESTION: Need = ("problem", "answer")
 
 
 @dataclass(slots=True)
@@ -188,19 +190,19 @@ NAMED: dict[str, Mapper] = {
 }
 
 
-def columns_mapper(columns: Mapping[str, str], kind: str | None = None, need_answer: bool = True) -> Mapper:
+def columns_mapper(columns: Mapping[str, str], kind: str | None = None, need: Need = QUESTION) -> Mapper:
     """A mapper from the config's `{field: column}`; a column may be a dotted path.
 
     The kind is `kind`, else the row's kind column, else choice where there are options, boolean where the gold is
-    true, false, yes or no, else math. `need_answer=False`: rows without a gold will do (solution files).
+    true, false, yes or no, else math. Fields outside `need` may be missing, and a gold is then not looked at.
     """
 
     def to_draft(row: Row) -> Draft:
         value = {field: lookup(row, column) for field, column in columns.items()}
-        for field in ("problem", "answer"):
-            if value.get(field, MISSING) is MISSING and (field == "problem" or need_answer):
+        for field in need:
+            if value.get(field, MISSING) is MISSING:
                 raise MissingColumn(field, (columns.get(field, field),))
-        problem, gold = value["problem"], value.get("answer")
+        problem, gold = value.get("problem"), value.get("answer") if "answer" in need else None
         problem = last_user_message(problem) if _is_chat(problem) else text_of(problem)
         found_kind = kind or text_of(value.get("kind")).lower() or None
         options = None
@@ -264,26 +266,35 @@ _USUAL = {
 }
 
 
-def guess(row: Row, need_answer: bool = True) -> tuple[str | dict[str, str], bool]:
+def guess(row: Row, need: Need = QUESTION) -> tuple[str | dict[str, str], bool]:
     """A mapping for rows like this one, and whether it is more than the plain column names.
 
-    Raises DataError, naming the columns that exist, where no problem or no answer column is recognised.
+    Raises DataError, naming the columns that exist, where a needed column is not recognised.
     """
     named = _recognise(row)
-    if named:
+    if named and _suits(named, row):
         return named, True
     columns = {}
     for field, candidates in _USUAL.items():
         present = [candidate for candidate in candidates if candidate in row]
         if present:
             columns[field] = next((c for c in present if row[c] is not None), present[0])
-    needed = ("problem", "answer") if need_answer else ("problem",)
-    missing = [field for field in needed if field not in columns]
+    missing = [field for field in need if field not in columns]
     if missing:
         raise missing_column(
             missing[0], _USUAL[missing[0]], row, "no mapping is given and none could be guessed"
         )
     return columns, any(field != column for field, column in columns.items())
+
+
+def _suits(named: str, row: Row) -> bool:
+    try:
+        NAMED[named](row)
+    except MissingColumn:
+        return False
+    except RowRejected:
+        return True
+    return True
 
 
 def _recognise(row: Row) -> str | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from .files import is_local
-from .hub import OFFLINE_VARIABLE
+from .hub import COMMIT, OFFLINE_VARIABLE
 from .source import DataError
 
 RepoType = Literal["dataset", "model"]
@@ -171,6 +171,6 @@ def latest_commit(repo_id: str, repo_type: RepoType) -> str:
         raise DataError(
             f"offline: the Hub could not be reached for {what} ({error}); run this on a machine with a network"
         ) from error
-    if not commit:
-        raise DataError(f"{what}: the Hub gave no commit")
+    if commit is None or not COMMIT.match(commit):
+        raise DataError(f"{what}: the Hub gave {commit!r}, not a commit of 40 hexadecimal digits")
     return commit

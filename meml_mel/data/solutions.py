@@ -7,13 +7,15 @@ solutions: {path: my/r1_traces.jsonl, column: response}                    # ano
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .clean import normal_problem
 from .columns import MISSING, MissingColumn, RowRejected, lookup, prose_of, text_of
+from .files import DataFiles
 from .load import open_rows
+from .mappings import Mapper
 from .question import Question
 from .source import DataError, DataSource, check_mapping
 
@@ -47,27 +49,27 @@ class SolutionSource:
             raise DataError(
                 f"solutions.ending {self.ending!r} has no {{answer}}: it says where the gold goes"
             )
-        if self.mapping is not None and self.path is not None:
-            check_mapping(_with_answer(self.mapping))
+        check_mapping(self.mapping, need=(self.match,))
+        if self.path is None:
+            for extra in ("name", "data_files", "revision", "mapping"):
+                if getattr(self, extra) is not None:
+                    raise DataError(
+                        f"solutions.{extra} is set and solutions.path is not: set path, or leave it out"
+                    )
 
-    def source(self, data: DataSource | None) -> DataSource:
-        """The rows to read: `path`'s own, or those of the questions."""
+    def open(self, data: DataSource | None) -> tuple[Iterator[dict[str, Any]], Mapper, str, DataFiles]:
+        """The rows to read, as `open_rows` gives them: `path`'s own, or those of the questions' source `data`."""
         if self.path is None:
             if data is None:
                 raise DataError(
                     "solutions.path is not set and the questions' own source is not known: set it"
                 )
             # All of the split: cuts by row or id are the questions' business.
-            return replace(data, start=0, stop=None, ids_file=None, max_questions=None)
-        mapping = _with_answer(self.mapping) if isinstance(self.mapping, dict) else self.mapping
-        return DataSource(
-            self.path,
-            name=self.name,
-            split=self.split,
-            data_files=self.data_files,
-            revision=self.revision,
-            mapping=mapping,
+            return open_rows(replace(data, start=0, stop=None, ids_file=None, max_questions=None))
+        source = DataSource(
+            self.path, self.name, split=self.split, data_files=self.data_files, revision=self.revision
         )
+        return open_rows(source, mapping=self.mapping, need=(self.match,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,12 @@ def load_solutions(
         return own
     if source.column is None:
         raise DataError(f"{who} has no solutions column: add solutions.column or solutions.ground_truth")
-    rows, mapper, mapping, files = open_rows(source.source(data), need_answer=False)
+    rows, mapper, mapping, files = source.open(data)
     wanted: dict[str, list[str]] = {}
     for q in questions:
         wanted.setdefault(q.id if source.match == "id" else normal_problem(q.problem), []).append(q.id)
     solutions: dict[str, Solution] = {}
-    read = matched = with_column = 0
+    read = matched = with_column = with_verdict = 0
     last: Mapping[str, Any] = {}
     for row in rows:
         read, last = read + 1, row
@@ -118,12 +120,14 @@ def load_solutions(
             continue
         ids = wanted.get((draft.id or "") if source.match == "id" else normal_problem(draft.problem), ())
         matched += bool(ids)
-        text = prose_of(None if found is MISSING else found) if ids else None
+        text = _text(found, source.column, who) if ids else None
         if text is None:
             continue
         correct = None
         if source.correct_column is not None:
-            correct = _truth(lookup(row, source.correct_column), source.correct_column, who)
+            judged = lookup(row, source.correct_column)
+            with_verdict += judged is not MISSING
+            correct = _truth(judged, source.correct_column, who)
         for id in ids:
             held = solutions.get(id)
             if held is None or (correct and not held.correct):
@@ -132,13 +136,25 @@ def load_solutions(
         raise DataError(
             _nothing(source, files.label, mapping, who, last, questions, (read, with_column, matched))
         )
+    if source.correct_column is not None and not with_verdict:
+        raise DataError(
+            f"{who}: no row of {files.label} has the column {source.correct_column!r} (solutions.correct_column). "
+            f"{_nearby(last, source.correct_column)}"
+        )
     return solutions
 
 
+def _text(value: Any, column: str, who: str) -> str | None:
+    try:
+        return prose_of(value)
+    except RowRejected as error:
+        raise DataError(
+            f"{who}: solutions.column {column!r}: {error.reason} (found: {error.value})"
+        ) from error
+
+
 def _truth(value: Any, column: str, who: str) -> bool | None:
-    if value is None:
-        return None
-    if value is MISSING:
+    if value is None or value is MISSING:
         return None
     word = text_of(value).lower()
     if word in _TRUE or word in _FALSE:
@@ -179,8 +195,3 @@ def _nearby(row: Mapping[str, Any], column: str) -> str:
         if isinstance(inside, Mapping):
             return f"{column[:cut]!r} holds: {', '.join(map(str, inside))}"
     return f"The rows have: {', '.join(map(str, row))}"
-
-
-def _with_answer(mapping: str | dict[str, str]) -> str | dict[str, str]:
-    """A solution file needs no gold: a column mapping may leave it out."""
-    return mapping if isinstance(mapping, str) or "answer" in mapping else {**mapping, "answer": "answer"}

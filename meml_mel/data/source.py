@@ -34,9 +34,9 @@ class DataError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or an empty string where nothing is close."""
+    """`; did you mean 'x'?`, or a full stop where nothing is close: the end of a sentence."""
     close = difflib.get_close_matches(str(word), [str(k) for k in known], n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {close[0]!r}?" if close else "."
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,11 @@ class DataSource:
             raise DataError(f"data.max_questions is {self.max_questions}: use at least 1, or leave it out")
 
 
-def check_mapping(mapping: str | dict[str, str] | None, kind: str | None = None) -> None:
+def check_mapping(
+    mapping: str | dict[str, str] | None,
+    kind: str | None = None,
+    need: tuple[str, ...] = ("problem", "answer"),
+) -> None:
     """Raise DataError for an unknown mapping name or field, a missing field, or a kind the mapping excludes."""
     if isinstance(mapping, str):
         if mapping not in NAMED_MAPPINGS:
@@ -96,6 +100,6 @@ def check_mapping(mapping: str | dict[str, str] | None, kind: str | None = None)
                     f"mapping has an unknown field {field!r}{nearest(field, MAPPING_FIELDS)} "
                     f"Fields: {', '.join(MAPPING_FIELDS)} (field: column)"
                 )
-        missing = [field for field in ("problem", "answer") if field not in mapping]
+        missing = [field for field in need if field not in mapping]
         if missing:
             raise DataError(f"mapping lacks {' and '.join(missing)}: add {missing[0]}: <column>")

@@ -374,6 +374,24 @@ class RLVRTrainer(TRLAdapter):
         self.record_metrics({"supervised/unfinished": unfinished, "supervised/too_long": too_long})
         return examples
 
+    def score(self, items: Sequence[tuple[tuple[Message, ...], tuple[int, ...]]]) -> list[float]:
+        """Mean log-probability per token of each (prompt, target ids) under the policy now; collective."""
+        if not items:
+            return []
+        prompts = self.tokenize_prompts([self.render(list(prompt)) for prompt, _ in items])
+        examples = [TokenExample(tuple(p), tuple(t), 0.0) for p, (_, t) in zip(prompts, items, strict=True)]
+        plan = deal(examples, self.accelerator.num_processes, 1, self.budget.supervised_tokens, examples[0])
+        mine: list[tuple[TokenExample, float]] = []
+        self.model.eval()
+        with torch.no_grad():
+            for sub_batch in plan[self.accelerator.process_index][0]:
+                batch = pad(sub_batch, self.processing_class.pad_token_id, self.accelerator.device)
+                _, nll = weighted_nll(self.next_token_logps(self.model_wrapped, batch), batch)
+                mine += [(e, -value) for e, value in zip(sub_batch, nll.tolist(), strict=True)]
+        self.model.train()
+        scores = dict(self.gather(mine))
+        return [scores[example] for example in examples]
+
     # -- the loss ------------------------------------------------------------------------------------------
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):

@@ -191,18 +191,22 @@ class TestBookkeeping:
 
 
 def test_a_restored_buffer_continues_like_the_unbroken_one():
-    steps = [[failed("q1"), failed("q2")], [failed("q3")], [failed("q2"), failed("q4")], [failed("q5")]]
-    unbroken = objective(capacity=7, admission_probability=0.9)
-    expected = [run(unbroken, *questions, step=step) for step, questions in enumerate(steps)]
-    assert any(outcome.examples for outcome in expected[2:])
+    steps = [[failed("q1"), failed("q2")], [failed("q3")], [failed("q3"), failed("q4")], [failed("q5")]]
 
-    first = objective(capacity=7, admission_probability=0.9)
-    outcomes = [run(first, *questions, step=step) for step, questions in enumerate(steps[:2])]
-    resumed = objective(capacity=7, admission_probability=0.9)
+    def go(hard, first, last):
+        return [run(hard, *steps[step], step=step) for step in range(first, last)]
+
+    unbroken = objective(capacity=4)
+    expected = go(unbroken, 0, 4)
+    assert [outcome.metrics["flushed"] for outcome in expected] == [4, 0, 4, 0]
+    assert expected[2].metrics["duplicates"] == 2
+
+    first = objective(capacity=4)
+    outcomes = go(first, 0, 2)  # after a flush, with something in the buffer
+    resumed = objective(capacity=4)
     resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert resumed.buffer == first.buffer
-    outcomes += [run(resumed, *questions, step=step) for step, questions in enumerate(steps[2:], start=2)]
-    assert outcomes == expected
+    assert resumed.buffer == first.buffer != []
+    assert outcomes + go(resumed, 2, 4) == expected
     assert resumed.state_dict() == unbroken.state_dict()
 
 

@@ -74,6 +74,8 @@ class TestFiring:
         draws = {seed: drawn(seed) for seed in range(40)}
         assert set(draws.values()) == {("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")}
         assert all(drawn(seed, scored("other", a="RW", b="WW")) == pair for seed, pair in draws.items())
+        many = run(objective(), *(scored(f"q{i}", a="RW", b="RW", c="WW") for i in range(20)))
+        assert {record["best"] for record in many.records} == {"a", "b"}  # each question has a key of its own
 
 
 class TestTargets:

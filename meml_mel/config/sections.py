@@ -161,10 +161,12 @@ class SftConfig:
     Args:
         keep_only_correct: train only on solutions that the grader finds right [O].
         extra_rows: files of ready prompt/response rows to add, written like `data`.
+        over_long: what becomes of a row longer than max_length: left out and counted, or an error. None is cut.
     """
 
     keep_only_correct: bool = True
     extra_rows: tuple[DataSource, ...] = ()
+    over_long: Literal["drop", "refuse"] = "drop"
 
 
 # Objective name -> (module, config class). Absent from the config: off.

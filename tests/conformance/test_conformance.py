@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +12,13 @@ import torch
 
 from meml_mel.data.question import Question
 from meml_mel.grading.verdict import Grade
+from meml_mel.mel.objective import MetaExperienceConfig, MetaExperienceObjective
+from meml_mel.mel.parse import HEADINGS
 from meml_mel.meml.hard_examples import HardExamplesConfig, HardExamplesObjective
 from meml_mel.meml.mutual_learning import MutualLearningConfig, MutualLearningObjective
+from meml_mel.prompts.library import Prompts
 from meml_mel.rlvr.advantages import estimate
-from meml_mel.rlvr.objective import StepContext, run_waves
+from meml_mel.rlvr.objective import Completion, StepContext, run_waves
 from meml_mel.rlvr.rollouts import Rollout, ScoredBatch, ScoredQuestion
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,9 +242,50 @@ def hard_loss(case: dict) -> float:
     return sum(weight * nll(logps[key]) for key, weight in actual.items())
 
 
+ANALYSIS = "\n\n".join(
+    f"## {heading}\nIt adds where it should count."
+    if "Heuristics" not in heading
+    else f"## {heading}\n- If it adds, then count."
+    for heading in HEADINGS.values()
+)
+
+
+class Script:
+    """Answers MEL's requests: every analysis is valid, and each question's first n replays are right."""
+
+    def __init__(self, retained: dict[str, int]):
+        self.left = dict(retained)
+        self.analyses = 0
+
+    def __call__(self, requests):
+        return [self.analysis() if r.phase == "analysis" else self.replay(r.grade_for.id) for r in requests]
+
+    def analysis(self) -> Completion:
+        self.analyses += 1
+        return Completion(ANALYSIS, (90_000 + self.analyses,), "stop")
+
+    def replay(self, question_id: str) -> Completion:
+        self.left[question_id] = self.left.get(question_id, 0) - 1
+        right = self.left[question_id] >= 0
+        return Completion("so it is", (1,), "stop", Grade("right") if right else Grade("wrong", "different"))
+
+
 def mel_loss(case: dict, normalize: str) -> float:
-    module = pytest.importorskip("meml_mel.mel.objective", reason="MEL's objective is not there yet")
-    raise NotImplementedError(module)
+    """The weights of the retained meta-experiences, question by question; answers sum of weight * NLL."""
+    data, options = BATCHES[case["batch"]], case["objectives"]["meta_experience"]
+    targets = data["meta_experiences"]
+    config = MetaExperienceConfig(pairs_per_question="all", normalize=normalize, **options)
+    script = Script(Counter(str(t["question"]) for t in targets))
+    examples = examples_of(MetaExperienceObjective(config, Prompts.load()), data, script)
+    assert script.analyses > len(targets)  # some pairs are not retained
+    assert len({e.target_ids for e in examples}) == len(targets)
+    expected = [
+        (str(targets[e["target"]]["question"]), e["weight"])
+        for e in case["terms"]["meta_experience"][normalize]["nll"]["examples"]
+    ]
+    assert [e.question_id for e in examples] == [question for question, _ in expected]
+    assert [e.weight for e in examples] == pytest.approx([weight for _, weight in expected], abs=EXACT)
+    return sum(e.weight * nll(t["logps"]) for e, t in zip(examples, targets, strict=True))
 
 
 @pytest.mark.parametrize("form", ["nll", "printed"])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from ..data.question import Question
 from ..prompts.library import Context, Order, Prompts
 from ..rlvr.objective import (
     Completion,
@@ -28,7 +29,7 @@ from ..rlvr.rollouts import ScoredBatch, ScoredQuestion
 from .leak import Leak, leaks, measure
 from .metrics import step_metrics
 from .pairs import Pair, PairChoice, cap_pairs, make_pairs
-from .parse import MetaExperience, parse_meta_experience
+from .parse import HEADINGS, FormatError, MetaExperience, echoed_sections, parse_meta_experience
 from .records import RECORD_FIELDS, Candidate, Exclusion, record_of
 from .run_on import analysis_runs_on
 from .yield_watch import YieldWatch
@@ -136,6 +137,8 @@ class MetaExperienceObjective:
             {"valid": config.warn_below_valid, "retained": config.warn_below_retained},
             config.warn_after_steps,
         )
+        blank = prompts.analyse(Question("", "", ""), right="", wrong="", order=config.order)
+        self._instruction = blank[-1]["content"]
         self._kept: tuple[int, dict[str, int]] | None = None  # the step's cap: step, question id -> pairs
 
     def plan(self, batch: ScoredBatch, context: StepContext) -> None:
@@ -233,12 +236,22 @@ class MetaExperienceObjective:
             unread = "analysis_run_on"
         if unread:
             return Candidate(pair, *shown, analysis, None, None, None, unread)
-        parsed = parse_meta_experience(analysis.text)
+        parsed = self._read(analysis.text)
         if not isinstance(parsed, MetaExperience):
             return Candidate(pair, *shown, analysis, parsed, None, None, "invalid_format")
         leak = measure(parsed, question.question)
         leaked = self.config.drop_leaked and self._shown_leaks(parsed, leak, question)
         return Candidate(pair, *shown, analysis, parsed, leak, None, "leaked" if leaked else None)
+
+    def _read(self, text: str) -> MetaExperience | FormatError:
+        parsed = parse_meta_experience(text)
+        if isinstance(parsed, FormatError):
+            return parsed
+        echoed = echoed_sections(parsed, self._instruction)
+        if not echoed:
+            return parsed
+        said = "; ".join(f"section '{HEADINGS[name]}' repeats the instruction" for name in echoed)
+        return FormatError(echoed, said)
 
     def _shown_leaks(self, experience: MetaExperience, leak: Leak, question: ScoredQuestion) -> bool:
         """Whether what the replay would read states the answer."""

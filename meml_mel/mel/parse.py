@@ -75,6 +75,7 @@ _LONGER_TITLE = re.compile(
     r"(?:,|/|and\b|&|of\b|in\b|for\b|from\b|with\b|or\b)[^:：*_`}】]{1,70}", re.IGNORECASE
 )
 _LOOKED_AT = 240  # characters at a line's start in which a heading must end
+_ECHO_CHARS = 60  # so many characters of the instruction at a section's start are no accident
 _NOTHING = {"", "n/a", "na", "none", "nil", "tbd", "empty"}
 _RULE = re.compile(r"\s*(?:[-=_*]\s?){3,}\s*")
 _FENCE = re.compile(r"\s{0,8}(?:```|~~~)[ \t]{0,3}\w{0,20}\s{0,8}")
@@ -140,6 +141,16 @@ def parse_meta_experience(text: str) -> MetaExperience | FormatError:
         said += [f"section '{HEADINGS[name]}' is empty" for name in empty]
         return FormatError(tuple(n for n in HEADINGS if n in absent or n in empty), "; ".join(said))
     return MetaExperience(**texts, raw=text)
+
+
+def echoed_sections(experience: MetaExperience, instruction: str) -> tuple[str, ...]:
+    """Sections that begin with a stretch of the instruction itself: what a weak model gives in place of an answer.
+
+    `instruction` is the analysis prompt without a problem and attempts, so that quoting those is no echo.
+    """
+    told = " ".join(instruction.split())
+    begins = {name: " ".join(getattr(experience, name).split())[:_ECHO_CHARS] for name in HEADINGS}
+    return tuple(name for name, begin in begins.items() if len(begin) >= _ECHO_CHARS // 2 and begin in told)
 
 
 def section_headings(text: str) -> list[tuple[str, int]]:

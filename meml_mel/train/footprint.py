@@ -176,7 +176,7 @@ def estimate_memory(
     )
     share = max(1, processes)
     weights = count * width / (share if sharding == "full" else 1)
-    copies = count * 2 if mixed and width == 4 else 0
+    copies = count * 2 if mixed and width == 4 and sharding != "full" else 0
     hidden, layers, vocabulary = facts.hidden or 0, facts.layers or 0, facts.vocabulary or 0
     tile = min(train_tokens, TILE[0]) * min(vocabulary, TILE[1])
     layer = (10 * hidden + 4 * (facts.intermediate or 0)) * train_tokens * activation

@@ -18,7 +18,11 @@ from .source import DataError
 
 Mode = Literal["report", "remove"]
 # A Chinese, Japanese or Korean character is a word of its own: such text has no spaces to split at.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W_]+", re.UNICODE)
+_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(rf"[{_CJK}]|(?:(?![{_CJK}])[^\W_])+")
+# LaTeX that only sets the layout: copies of a problem differ in it.
+_LAYOUT = re.compile(r"\\(?:text[a-z]*|math(?:rm|bf|it|sf)|left|right|displaystyle|q?quad|[,;:! ])(?![a-z])")
+_FRACTION = re.compile(r"\\[dt]frac(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,9 @@ def decontaminate(
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words and numbers, without punctuation: `\\frac{1}{2} of X` is frac, 1, 2, of, x."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    """Lower-case words and numbers without punctuation or layout: `\\dfrac{1}{2} of X` is frac, 1, 2, of, x."""
+    text = _FRACTION.sub("frac", _LAYOUT.sub(" ", unicodedata.normalize("NFKC", text)))
+    return _WORD.findall(text.lower())
 
 
 def grams(text: str, n: int) -> list[str]:

@@ -15,7 +15,7 @@ from . import hub
 from .source import DataError, DataSource, nearest
 
 # What a single file's ending says about how to read it; `.gz` may follow.
-FORMATS = {".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
+ENDINGS = {".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def format_of(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-    return FORMATS.get(suffixes[-1]) if suffixes else None
+    return ENDINGS.get(suffixes[-1]) if suffixes else None
 
 
 def find_files(source: DataSource) -> DataFiles:
@@ -65,7 +65,7 @@ def _single_file(source: DataSource, path: Path) -> DataFiles:
     format = format_of(path)
     if format is None:
         raise DataError(
-            f"{source.path}: the ending {path.suffix!r} is not one that can be read ({', '.join(FORMATS)}, each "
+            f"{source.path}: the ending {path.suffix!r} is not one that can be read ({', '.join(ENDINGS)}, each "
             "also with .gz): convert it to JSON lines, one object a line"
         )
     for field in ("name", "data_files"):
@@ -89,16 +89,21 @@ def _folder(source: DataSource, path: Path) -> DataFiles:
     except RuntimeError as error:
         raise hub.script_error(source, error) from error
     except FileNotFoundError as error:  # datasets' EmptyDatasetError and DataFilesNotFoundError are ones
-        held = sorted(p.name for p in path.iterdir())[:10]
-        wanted = f" matching data_files {source.data_files!r}" if source.data_files else ""
-        raise DataError(
-            f"{source.path} has no data files{wanted} (it holds: {', '.join(held) or 'nothing'}): put JSONL, JSON "
-            "or Parquet files there, or set data_files to the ones to read"
-        ) from error
+        raise _no_data_files(source, path) from error
     except ValueError as error:
         raise hub.config_error(source, error) from error
-    return DataFiles(
-        split_files(source, builder.config.data_files), hub.format_name(builder), path.resolve().name
+    format = hub.format_name(builder)
+    if format not in hub.FORMATS:  # datasets reads a folder of notes or pictures as one, too
+        raise _no_data_files(source, path)
+    return DataFiles(split_files(source, builder.config.data_files), format, path.resolve().name)
+
+
+def _no_data_files(source: DataSource, path: Path) -> DataError:
+    held = sorted(p.name for p in path.iterdir())[:10]
+    wanted = f" matching data_files {source.data_files!r}" if source.data_files else ""
+    return DataError(
+        f"{source.path} has no data files{wanted} (it holds: {', '.join(held) or 'nothing'}): put JSONL, JSON or "
+        "Parquet files there, or set data_files to the ones to read"
     )
 
 

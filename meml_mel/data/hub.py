@@ -22,6 +22,12 @@ from .source import DataError, DataSource, nearest
 _URL = re.compile(r"hf://datasets/(?P<repo>.+?)@(?P<commit>[^/]+)/(?P<file>.+)\Z")
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
+FORMATS = (
+    "json",
+    "parquet",
+    "csv",
+    "arrow",
+)  # of the datasets library's formats, those that hold rows of columns
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +98,11 @@ def _resolve(source: DataSource) -> Found:
     )
     if not builder.config.data_files:  # datasets found no network and offers whatever it had cached
         raise ConnectionError(f"{source.path} could not be reached")
-    paths, commit = [], ""
+    format, paths, commit = format_name(builder), [], ""
+    if format not in FORMATS:
+        raise DataError(
+            f"data.path {source.path!r} holds {format} data, not JSONL, JSON or Parquet: name data_files inside it"
+        )
     for url in split_files(source, builder.config.data_files):
         match = _URL.match(url)
         if match is None:
@@ -101,7 +111,7 @@ def _resolve(source: DataSource) -> Found:
             )
         commit = match["commit"]
         paths.append(hf_hub_download(match["repo"], match["file"], repo_type="dataset", revision=commit))
-    return Found(tuple(paths), format_name(builder), commit)
+    return Found(tuple(paths), format, commit)
 
 
 def format_name(builder: Any) -> str:

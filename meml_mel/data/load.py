@@ -83,11 +83,9 @@ def load_questions(source: DataSource, gradable: Gradable | None = None) -> Load
     With `max_questions` and no `ids_file`, reading stops when that many are found, and the report covers the rows
     read until then. Raises DataError for everything that can be wrong with the source.
     """
-    gold_check = "the caller"
-    if gradable is None:
-        gradable, gold_check = _default_gradable()
+    gold_check = "the grader" if gradable is None else "the caller"
     rows, mapper, mapping, files = open_rows(source)
-    cleaner = Cleaner(gradable, files.label)
+    cleaner = Cleaner(gradable or _default_gradable(), files.label)
     enough = source.max_questions if source.ids_file is None else None
     for number, row in enumerate(rows, source.start):
         try:
@@ -173,15 +171,18 @@ def _chain(first: dict[str, Any], rest: Iterator[dict[str, Any]]) -> Iterator[di
 def _in_words(mapping: str | Mapping[str, str]) -> str:
     if isinstance(mapping, str):
         return mapping
-    return ", ".join(f"{field}: {column}" for field, column in mapping.items())
+    told = {f: column for f, column in mapping.items() if f in QUESTION or f != column}
+    return ", ".join(f"{field}: {column}" for field, column in told.items())
 
 
-def _default_gradable() -> tuple[Gradable, str]:
-    try:
-        from ..grading.grader import gradable
-    except ImportError:
-        return (lambda gold, kind: bool(gold.strip())), "their not being empty"
-    return gradable, "the grader"
+def _default_gradable() -> Gradable:
+    """Whether the package's grader can parse the gold: against no answer at all, only the gold is looked at."""
+    from ..grading import grade
+
+    def gradable(gold: str, kind: str) -> bool:
+        return grade(gold, "", kind).verdict != "ungradable"  # type: ignore[arg-type]  # the mappings checked it
+
+    return gradable
 
 
 def _only_ids(questions: tuple[Question, ...], ids_file: str) -> tuple[Question, ...]:

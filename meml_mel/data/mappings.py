@@ -279,6 +279,8 @@ def guess(row: Row, need: Need = QUESTION) -> tuple[str | dict[str, str], bool]:
         present = [candidate for candidate in candidates if candidate in row]
         if present:
             columns[field] = next((c for c in present if row[c] is not None), present[0])
+        elif field not in QUESTION:
+            columns[field] = field  # a later row may have it
     missing = [field for field in need if field not in columns]
     if missing:
         raise missing_column(

@@ -64,7 +64,12 @@ def checkpoints(run: Path) -> list[Path]:
     found = [
         p for p in run.glob("checkpoint-*") if p.is_dir() and p.name.removeprefix("checkpoint-").isdigit()
     ]
-    return sorted(found, key=lambda p: -int(p.name.removeprefix("checkpoint-")))
+    return sorted(found, key=lambda p: -step_of(p))
+
+
+def step_of(folder: str | Path | None) -> int:
+    """The optimizer step a checkpoint folder is of; 0 for None."""
+    return int(Path(folder).name.removeprefix("checkpoint-")) if folder else 0
 
 
 def latest_complete(run: Path) -> tuple[Path | None, list[str]]:
@@ -87,5 +92,5 @@ def check_resumable(folder: Path, config_digest: str | None) -> None:
     if config_digest is not None and saved is not None and saved != config_digest:
         raise ResumeError(
             f"cannot resume from {folder.name}: its resolved config has digest {saved[:12]}, this one "
-            f"{config_digest[:12]}. Compare config.resolved.yaml, or pass --allow_config_change true"
+            f"{config_digest[:12]}. Compare config.resolved.yaml, or pass --allow-changed-config"
         )

@@ -7,7 +7,6 @@ and `advantage: grpo` this is TRL's GRPOTrainer, number for number.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,6 @@ import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from transformers import TrainerCallback
-from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig
 
 from ..data.question import Question
@@ -31,9 +29,8 @@ from .records import ROLLOUT_SCHEMA, MetricsLog, Records
 from .refill import refill
 from .rollouts import Message, Rollout, ScoredBatch, collect
 from .sampler import QuestionSampler, RefillStream
+from .saving import CompleteCheckpoints
 from .trl_adapter import SampledRow, SamplingParams, TRLAdapter, check_skip
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class _Step:
     losses: dict[str, float] = field(default_factory=dict)
 
 
-class RLVRTrainer(TRLAdapter):
+class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
     """GRPOTrainer over (question, expert) rows with objectives.
 
     Args:
@@ -113,6 +110,7 @@ class RLVRTrainer(TRLAdapter):
         render: messages to a TRL prompt: themselves (chat), or flat text for a model without a template.
         max_length: the model's context; prompts and examples that don't fit are left out and counted.
         config_digest: identifies the resolved config; a checkpoint made with another is refused on resume.
+        model_revision: what the records call the weights that the run began with.
 
     Raises ValueError on contradictory settings before anything is generated.
     """
@@ -130,6 +128,7 @@ class RLVRTrainer(TRLAdapter):
         render: Callable[[list[Message]], Any] = as_messages,
         max_length: int | None = None,
         config_digest: str | None = None,
+        model_revision: str | None = None,
         eval_rows: Sequence[Row] = (),
         **kwargs: Any,
     ):
@@ -144,6 +143,7 @@ class RLVRTrainer(TRLAdapter):
         self.max_length = max_length
         self.budget = budget
         self.config_digest = config_digest
+        self.model_revision = model_revision
         self.row_sampler: QuestionSampler | None = None
         self.question_index = {row.question.id: i // len(self.experts) for i, row in enumerate(rows)}
         self.refill_stream = RefillStream(len(rows) // len(self.experts), args.seed)
@@ -311,7 +311,9 @@ class RLVRTrainer(TRLAdapter):
             self.record_metrics({f"objective/{name}/{key}": value for key, value in outcome.metrics.items()})
             if self.accelerator.is_main_process:
                 objective = next(o for o in self.objectives if o.name == name)
-                self.records.write(name, batch.step, outcome.records, getattr(objective, "schema", None))
+                fields = getattr(objective, "schema", None)
+                own = {"model_revision": self.model_revision} if fields and "model_revision" in fields else {}
+                self.records.write(name, batch.step, [record | own for record in outcome.records], fields)
         self._current.plan = self._plan(outcomes, own_step=False, micro_steps=self.args.steps_per_generation)
         self._current.own_plan = self._plan(outcomes, own_step=True, micro_steps=1)[0]
         generator = self.generator
@@ -524,45 +526,20 @@ class RLVRTrainer(TRLAdapter):
         ]
         self.records.write("rollouts", batch.step, rows, ROLLOUT_SCHEMA)
 
-    def _save_checkpoint(self, model, trial) -> None:
-        """The Trainer's checkpoint plus our state, then the manifest, and only then the rotation of old ones."""
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:
-            super()._save_checkpoint(model, trial)
-        finally:
-            self.args.save_total_limit = limit
-        folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-        if self.accelerator.is_main_process:
-            state = {o.name: o.state_dict() for o in self.objectives}
-            checkpoint.write_json(
-                folder / checkpoint.STATE,
-                {"objectives": state, "refill_position": self.refill_stream.position},
-            )
-        self.accelerator.wait_for_everyone()
-        if self.accelerator.is_main_process:
-            checkpoint.write_manifest(folder, self.state.global_step, self.config_digest)
-            rotate_checkpoints(str(self.args.output_dir), save_total_limit=limit)
+    def state_to_save(self) -> dict[str, Any]:
+        return {
+            "objectives": {o.name: o.state_dict() for o in self.objectives},
+            "refill_position": self.refill_stream.position,
+        }
 
-    def train(
-        self, resume_from_checkpoint: str | bool | None = None, allow_config_change: bool = False, **kwargs
-    ):
-        """Train; `resume_from_checkpoint=True` takes the newest complete checkpoint, or starts where there is none.
+    def train(self, resume_from_checkpoint: str | Path | None = None, **kwargs: Any):
+        """Train, from a complete checkpoint (`resume_point`) if one is given.
 
         What a killed run wrote past the checkpoint (metrics, records) is cut back and written again.
         """
-        run = Path(self.args.output_dir)
-        if resume_from_checkpoint is True:
-            found, passed_over = checkpoint.latest_complete(run)
-            for reason in passed_over:
-                logger.warning("passed over: %s", reason)
-            resume_from_checkpoint = str(found) if found else None
-        if not resume_from_checkpoint:
-            step = 0
-        else:
-            folder = Path(resume_from_checkpoint)
-            checkpoint.check_resumable(folder, None if allow_config_change else self.config_digest)
-            step = int(folder.name.removeprefix("checkpoint-"))
-            state = checkpoint.read_json(folder / checkpoint.STATE)
+        step = checkpoint.step_of(resume_from_checkpoint)
+        if resume_from_checkpoint:
+            state = checkpoint.read_json(Path(resume_from_checkpoint) / checkpoint.STATE)
             for objective in self.objectives:
                 if objective.name in state["objectives"]:
                     objective.load_state_dict(state["objectives"][objective.name])
@@ -571,7 +548,8 @@ class RLVRTrainer(TRLAdapter):
             self.metrics_log.cut_back(step)
             self.records.cut_back(step)
         self.accelerator.wait_for_everyone()
-        return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
+        folder = str(resume_from_checkpoint) if resume_from_checkpoint else None
+        return super().train(resume_from_checkpoint=folder, **kwargs)
 
 
 def _named(name: str, function: Callable) -> Callable:

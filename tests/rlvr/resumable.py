@@ -123,5 +123,5 @@ def run(folder: str, kill: tuple[str, int] | None = None, resume: bool = False, 
             write_manifest(path, step, digest)
 
         checkpoint.write_manifest = killed_before_the_manifest
-    trainer.train(resume_from_checkpoint=resume)
+    trainer.train(trainer.resume_point(resume))
     trainer.save_model(os.path.join(folder, "final"))

@@ -16,7 +16,6 @@ from tests import tiny
 from tests.rlvr.brute_force import encode, gradient, nll
 from tests.rlvr.test_trl_equality import config
 
-
 DEFAULT = Algorithm()
 
 

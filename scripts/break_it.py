@@ -1,0 +1,193 @@
+"""Break the code in one place at a time and show that the tests that guard it fail.
+
+python scripts/break_it.py [NAME ...]      # all, or those whose name contains NAME
+
+Each mutation is made in a temporary copy of the tracked files. Exit status 1 when a mutation survives.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GRADIENT = "tests/rlvr/test_gradient.py tests/rlvr/test_gradient_objectives.py"
+EQUALITY = "tests/rlvr/test_trl_equality.py"
+RESUME = "tests/rlvr/test_resume.py"
+
+# name, file, what stands there, what is put instead, the tests that must fail
+MUTATIONS = [
+    (
+        "gradient: supervised loss not scaled to cancel the mean over ranks",
+        "meml_mel/rlvr/trainer.py",
+        "return loss * self.accelerator.num_processes",
+        "return loss",
+        f"{GRADIENT} -k process",
+    ),
+    (
+        "gradient: supervised loss divided by accumulation",
+        "meml_mel/rlvr/trainer.py",
+        "return loss * self.accelerator.num_processes",
+        "return loss * self.accelerator.num_processes / self.args.gradient_accumulation_steps",
+        GRADIENT,
+    ),
+    (
+        "gradient: NLL summed over tokens, not averaged",
+        "meml_mel/rlvr/losses.py",
+        "return torch.where(mask, values, 0).sum(-1) / mask.sum(-1)",
+        "return torch.where(mask, values, 0).sum(-1)",
+        GRADIENT,
+    ),
+    (
+        "gradient: target shifted by one token",
+        "meml_mel/rlvr/losses.py",
+        "target_mask[i, len(prompt) - 1 : len(prompt) + len(target) - 1] = True",
+        "target_mask[i, len(prompt) : len(prompt) + len(target) - 1] = True",
+        GRADIENT,
+    ),
+    (
+        "gradient: supervised likelihood at the sampling temperature",
+        "meml_mel/rlvr/trl_adapter.py",
+        "return (unit if unit_temperature else sampling)(*args, **kwargs)",
+        "return sampling(*args, **kwargs)",
+        f"{GRADIENT} tests/rlvr/test_trl_adapter.py -k 'float32 or temperature'",
+    ),
+    (
+        "gradient: text targets without their end token",
+        "meml_mel/rlvr/trainer.py",
+        "target = [*target, self.processing_class.eos_token_id]",
+        "target = [*target]",
+        GRADIENT,
+    ),
+    (
+        "gradient: skipping rows forgets the denominator",
+        "meml_mel/rlvr/trl_adapter.py",
+        "return loss * (rows.sum() / len(rows)) if by_rows else loss",
+        "return loss",
+        f"{GRADIENT} -k skipping",
+    ),
+    (
+        "gradient: supervised examples of every micro-step land in the first",
+        "meml_mel/rlvr/trainer.py",
+        "self._supervised(model, plan[self.micro_step], sync_last=False)",
+        "self._supervised(model, plan[0], sync_last=False)",
+        GRADIENT,
+    ),
+    (
+        "objectives: MEL weighed per rank's rows instead of questions",
+        "meml_mel/mel/objective.py",
+        "context.questions * n_q",
+        "context.questions * n_q * 2",
+        GRADIENT,
+    ),
+    (
+        "objectives: mutual learning teaches the best expert, not the worst",
+        "meml_mel/meml/mutual_learning.py",
+        "lowest = max(means.values()), min(means.values())",
+        "lowest = min(means.values()), max(means.values())",
+        GRADIENT,
+    ),
+    (
+        "equality: TRL's advantages recomputed in float64",
+        "meml_mel/rlvr/trainer.py",
+        'if algorithm.advantage != "grpo":',
+        "if True:",
+        EQUALITY,
+    ),
+    (
+        "equality: the second epoch starts at the first epoch's order",
+        "meml_mel/rlvr/sampler.py",
+        "for _ in range(self.epoch):",
+        "for _ in range(0):",
+        f"{EQUALITY} tests/rlvr/test_sampler.py",
+    ),
+    (
+        "equality: sampling touches the random state",
+        "meml_mel/rlvr/trainer.py",
+        '        with self.phases("rollout"):\n            return super()._generate(prompts)',
+        '        torch.rand(1)\n        with self.phases("rollout"):\n            return super()._generate(prompts)',
+        EQUALITY,
+    ),
+    (
+        "resume: the buffer is not restored",
+        "meml_mel/rlvr/trainer.py",
+        'objective.load_state_dict(state["objectives"][objective.name])',
+        "pass",
+        RESUME,
+    ),
+    (
+        "resume: the refill stream starts again",
+        "meml_mel/rlvr/trainer.py",
+        'self.refill_stream.position = state["refill_position"]',
+        "pass",
+        RESUME,
+    ),
+    (
+        "resume: the sampler is not told its epoch",
+        "meml_mel/rlvr/trainer.py",
+        "self.trainer.row_sampler.set_epoch(int((state.epoch or 0) + 1e-6))",
+        "pass",
+        RESUME,
+    ),
+    (
+        "resume: an incomplete checkpoint is taken",
+        "meml_mel/rlvr/checkpoint.py",
+        "        if reason is None:\n            return folder, passed_over",
+        "        return folder, passed_over",
+        RESUME,
+    ),
+    (
+        "resume: metrics past the checkpoint stay",
+        "meml_mel/rlvr/trainer.py",
+        "self.metrics_log.cut_back(step)",
+        "pass",
+        RESUME,
+    ),
+]
+
+
+def tracked(target: Path) -> None:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in names.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def survives(mutation: tuple[str, str, str, str, str], folder: Path) -> tuple[bool, str]:
+    _, name, before, after, tests = mutation
+    path = folder / name
+    original = path.read_text()
+    if original.count(before) != 1:
+        raise SystemExit(f"{name}: expected exactly once, found {original.count(before)} times:\n{before}")
+    path.write_text(original.replace(before, after))
+    try:
+        command = f"{sys.executable} -m pytest -x -q -p no:cacheprovider {tests}"
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True)
+    finally:
+        path.write_text(original)
+    last = [line for line in done.stdout.splitlines() if line.strip()][-1:]
+    return done.returncode == 0, "".join(last)
+
+
+def main() -> int:
+    wanted = [m for m in MUTATIONS if not sys.argv[1:] or any(word in m[0] for word in sys.argv[1:])]
+    alive = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tracked(Path(folder))
+        for mutation in wanted:
+            started = time.perf_counter()
+            lived, line = survives(mutation, Path(folder))
+            alive += lived
+            took = time.perf_counter() - started
+            print(f"{'SURVIVED' if lived else 'caught  '} {mutation[0]} ({took:.0f} s): {line}", flush=True)
+    print(f"{len(wanted) - alive} of {len(wanted)} caught")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -7,6 +7,8 @@ docs/meml-grpo.md.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,22 +35,33 @@ RECORD_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class HardExamplesConfig:
-    """Options of the buffer. [S] summary, [2] secondary accounts, [O] our choice: docs/meml-grpo.md."""
+    """Options of the buffer. [S] summary, [2] secondary accounts, [O] our choice: docs/meml-grpo.md.
 
-    coefficient: float = 1.0  # c_hard [O]: no source gives one
-    # all_experts [S]: no expert has a right response; one example per expert's prompt.
-    # expert [2]: more than `threshold` of an expert's G responses are wrong; one example under its prompt.
+    Args:
+        coefficient: c_hard; no source gives one [O: 1].
+        trigger: `all_experts`: no expert has a right response, one example per expert's prompt [S]; `expert`:
+            more than `threshold` of an expert's G responses are wrong, one example under its prompt [2].
+        capacity: B, the number of examples at which the buffer is flushed [2].
+        threshold: K, of G = 8 responses; trigger `expert` only, which admits with probability K/G [2].
+        admission_probability: of a question; trigger `all_experts` only [O: 1].
+        flush: `in_loss`, beside the policy loss, or `own_step`, an optimizer step of its own after it [O].
+        max_age_steps: older examples are dropped unused; null keeps them [O].
+        append_answer: `boxed` ends a solution that boxes another answer, or none, with the boxed gold; `none`
+            leaves it as it is [O].
+    """
+
+    coefficient: float = 1.0
     trigger: Trigger = "all_experts"
-    capacity: int = 64  # B [2]
-    threshold: int = 6  # K [2], of G = 8; trigger expert only, which admits with probability K/G [2]
-    admission_probability: float = 1.0  # of a question under trigger all_experts [O]
-    flush: Flush = "in_loss"  # beside the policy loss [O], or own_step: an optimizer step of its own after it
-    max_age_steps: int | None = None  # older examples are dropped unused [O]; None keeps them
-    append_answer: AppendAnswer = "boxed"  # end a solution that boxes another answer, or none, with a box [O]
+    capacity: int = 64
+    threshold: int = 6
+    admission_probability: float = 1.0
+    flush: Flush = "in_loss"
+    max_age_steps: int | None = None
+    append_answer: AppendAnswer = "boxed"
 
     def __post_init__(self) -> None:
         limits = {
-            "coefficient": (self.coefficient >= 0, "0 or more"),
+            "coefficient": (0 <= self.coefficient < float("inf"), "0 or more, and finite"),
             "capacity": (self.capacity >= 1, "1 or more"),
             "threshold": (self.threshold >= 0, "0 or more"),
             "admission_probability": (0 < self.admission_probability <= 1, "above 0 and at most 1"),
@@ -56,17 +69,17 @@ class HardExamplesConfig:
         }
         for key, (holds, limit) in limits.items():
             if not holds:
-                raise ValueError(f"hard_examples.{key} is {getattr(self, key)}: it must be {limit}")
+                raise ValueError(f"{key} is {getattr(self, key)}: it must be {limit}")
         for key, choices in (("trigger", Trigger), ("flush", Flush), ("append_answer", AppendAnswer)):
             if getattr(self, key) not in get_args(choices):
                 known = ", ".join(get_args(choices))
-                raise ValueError(f"hard_examples.{key} is {getattr(self, key)!r}: it is one of {known}")
+                raise ValueError(f"{key} is {getattr(self, key)!r}: it is one of {known}")
 
     def check_group_size(self, generations: int) -> None:
         """ValueError where trigger `expert` could never fire: G <= K."""
         if self.trigger == "expert" and generations <= self.threshold:
             raise ValueError(
-                f"hard_examples.threshold is {self.threshold}, which no group of {generations} responses can "
+                f"threshold is {self.threshold}, which no group of {generations} responses can "
                 f"exceed: set it below {generations}, or raise num_generations above {self.threshold}"
             )
 
@@ -221,15 +234,24 @@ def solution_text(question: Question, append_answer: AppendAnswer = "boxed") -> 
     solution = (question.solution or "").strip()
     if append_answer == "none":
         return solution
-    answer = question.answer.strip()
-    if len(answer) > 2 and answer.startswith("$") and answer.endswith("$") and "$" not in answer[1:-1]:
-        answer = answer[1:-1].strip()  # \boxed{$x$} would leave and enter mathematics inside the box
-    if question.kind == "boolean":  # the solve prompt asks for yes or no
-        answer = {"true": "yes", "false": "no"}.get(answer.lower(), answer)
+    answer = _to_box(question)
     box = last_box(solution)
     if box is not None and _squeezed(box) == _squeezed(answer):
         return solution
     return f"{solution}\n\nThe answer is \\boxed{{{answer}}}."
+
+
+def _to_box(question: Question) -> str:
+    """The gold as it is written in a box: no dollars around it, a JSON list of golds in a row, yes or no."""
+    answer = question.answer.strip()
+    if answer.startswith('["') and answer.endswith('"]'):
+        with contextlib.suppress(ValueError):
+            answer = ", ".join(str(part) for part in json.loads(answer))
+    if len(answer) > 2 and answer.startswith("$") and answer.endswith("$") and "$" not in answer[1:-1]:
+        answer = answer[1:-1].strip()
+    if question.kind == "boolean":
+        answer = {"true": "yes", "false": "no"}.get(answer.lower(), answer)
+    return answer
 
 
 def last_box(text: str) -> str | None:

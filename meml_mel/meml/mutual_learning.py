@@ -38,27 +38,34 @@ RECORD_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class MutualLearningConfig:
-    """Options of mutual learning. [S] summary, [2] secondary accounts, [O] our choice: docs/meml-grpo.md."""
+    """Options of mutual learning. [S] summary, [2] secondary accounts, [O] our choice: docs/meml-grpo.md.
 
-    coefficient: float = 0.1  # c_mutual [O]: no source gives one
-    # The aim is [S], the form [O]: nll of O+ under the worst expert's prompt; kl from the best expert's detached
-    # distribution along O+; printed [2]: log p(O+|P_worst) - log p(O+|P_best), minimised.
+    Args:
+        coefficient: c_mutual; no source gives one [O: 0.1].
+        form: `nll` of O+ under the worst expert's prompt (the aim is [S], the form [O]); `kl` from the best
+            expert's detached distribution along O+ [O]; `printed`: log p(O+|P_worst) - log p(O+|P_best),
+            minimised, which works against the aim [2].
+        max_targets: targets a question, or `all` [O: 1].
+        target_choice: of the best expert's right responses: `random`, `shortest`, or `most_likely` under the
+            worst expert's prompt [O].
+        normalize: `questions` weighs by c/(Q n_q), `kept` by c/N over the step's N targets [O].
+    """
+
+    coefficient: float = 0.1
     form: Form = "nll"
-    max_targets: int | Literal["all"] = 1  # targets a question [O]
-    target_choice: TargetChoice = "random"  # among the best expert's right responses [O]
-    normalize: Normalize = "questions"  # questions: c/(Q n_q); kept: c/N over the step's N targets [O]
+    max_targets: int | Literal["all"] = 1
+    target_choice: TargetChoice = "random"
+    normalize: Normalize = "questions"
 
     def __post_init__(self) -> None:
-        if self.coefficient < 0:
-            raise ValueError(f"mutual_learning.coefficient is {self.coefficient}: it must be 0 or more")
+        if not 0 <= self.coefficient < float("inf"):
+            raise ValueError(f"coefficient is {self.coefficient}: it must be 0 or more, and finite")
         if self.max_targets != "all" and (not isinstance(self.max_targets, int) or self.max_targets < 1):
-            raise ValueError(
-                f"mutual_learning.max_targets is {self.max_targets!r}: it is 1 or more, or 'all'"
-            )
+            raise ValueError(f"max_targets is {self.max_targets!r}: it is 1 or more, or 'all'")
         for key, choices in (("form", Form), ("target_choice", TargetChoice), ("normalize", Normalize)):
             if getattr(self, key) not in get_args(choices):
                 known = ", ".join(get_args(choices))
-                raise ValueError(f"mutual_learning.{key} is {getattr(self, key)!r}: it is one of {known}")
+                raise ValueError(f"{key} is {getattr(self, key)!r}: it is one of {known}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,18 @@
 """The hard-example buffer: who is admitted, when it is flushed and with which weights, and its state."""
 
+import itertools
 import json
 import math
+import os
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meml_mel.data.question import Question
+from meml_mel.grading.grader import grade
 from meml_mel.meml.hard_examples import (
     RECORD_FIELDS,
     HardExamplesConfig,
@@ -221,11 +226,39 @@ class TestTargetText:
             ("It is a half.", "$\\frac12$", "math", "It is a half.\n\nThe answer is \\boxed{\\frac12}."),
             ("Cut off: \\boxed{7", "7", "math", "Cut off: \\boxed{7\n\nThe answer is \\boxed{7}."),
             ("Yes, it can.", "True", "boolean", "Yes, it can.\n\nThe answer is \\boxed{yes}."),
+            ("Either.", '["1", "2"]', "math", "Either.\n\nThe answer is \\boxed{1, 2}."),
             ("Hence b.", "B", "choice", "Hence b.\n\nThe answer is \\boxed{B}."),
         ],
     )  # fmt: skip
     def test_a_solution_ends_with_its_boxed_answer(self, solution, answer, kind, expected):
         assert solution_text(Question("q", "?", answer, kind, solution)) == expected
+
+    @pytest.mark.parametrize(
+        "name, kind",
+        [
+            ("gsm8k_train", "math"),
+            ("math500", "math"),
+            ("mathqa_test_1000", "choice"),
+            ("strategyqa_train", "boolean"),
+        ],
+    )
+    def test_the_grader_finds_the_answer_in_real_solutions(self, name, kind):
+        shared = Path(os.environ.get("MEML_MEL_SHARED", Path(__file__).parents[3] / "shared"))
+        if not (shared / "data" / f"{name}.jsonl").exists():
+            pytest.skip(
+                f"no data/{name}.jsonl in {shared}: set MEML_MEL_SHARED to the folder that holds data/"
+            )
+        with (shared / "data" / f"{name}.jsonl").open() as file:
+            rows = [json.loads(line) for line in itertools.islice(file, 100)]
+        for row in rows:  # as the data layer reads them: GSM8K's calculator notes and last line are cut
+            solution = re.sub("<<.*?>>", "", row["solution"]).split("####")[0]
+            question = Question(row["id"], row["problem"], row["answer"], kind, solution)
+            assert grade(question.answer, solution_text(question), kind).right, row["id"]
+
+    def test_the_grader_finds_each_kinds_answer(self):
+        for kind, answer in [("math", "72"), ("math", '["1", "2"]'), ("choice", "B"), ("boolean", "False")]:
+            question = Question("q", "?", answer, kind, "It follows from 48 and 24 that it is so.")
+            assert grade(answer, solution_text(question), kind).right, (kind, answer)
 
     def test_none_leaves_the_solution_as_it_is(self):
         assert solution_text(Question("q", "?", "7", solution=" 3 + 4 = 7\n"), "none") == "3 + 4 = 7"

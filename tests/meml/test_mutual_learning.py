@@ -269,6 +269,7 @@ class TestForms:
     "options, message",
     [
         ({"coefficient": -0.1}, r"coefficient is -0\.1"),
+        ({"coefficient": float("inf")}, "coefficient is inf.*finite"),
         ({"max_targets": 0}, "max_targets is 0.*1 or more, or 'all'"),
         ({"max_targets": "two"}, "max_targets is 'two'"),
         ({"form": "mse"}, "form is 'mse'.*nll, kl, printed"),

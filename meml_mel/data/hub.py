@@ -55,9 +55,9 @@ def download(source: DataSource) -> Found:
 
 
 def _download(source: DataSource) -> Found:
-    import httpx
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.utils import httpx  # httpx2 since 2.0, under the same name
 
     try:
         return _resolve(source)

@@ -140,7 +140,6 @@ def _is_null(node: object) -> bool:
 
 def latest_commit(repo_id: str, repo_type: RepoType) -> str:
     """The commit of the repository's main branch. Raises DataError, saying which of the ways it failed."""
-    import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -149,6 +148,7 @@ def latest_commit(repo_id: str, repo_type: RepoType) -> str:
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
     )
+    from huggingface_hub.utils import httpx  # httpx2 since 2.0, under the same name
 
     what = f"{repo_type} {repo_id!r}"
     try:

@@ -24,6 +24,12 @@ def ids(loaded):
     return [q.id for q in loaded.questions]
 
 
+def error(path, **fields):
+    with pytest.raises(DataError) as caught:
+        load(path, **fields)
+    return str(caught.value)
+
+
 def test_the_same_questions_from_every_format(tmp_path, numbers):
     (tmp_path / "list.json").write_text(json.dumps(ROWS, indent=1))
     (tmp_path / "holder.json").write_text(json.dumps({"version": 1, "data": ROWS}))
@@ -57,10 +63,7 @@ def test_a_folder_has_the_splits_that_its_file_names_say(tmp_path):
     assert ids(load(tmp_path)) == ["n0", "n1", "n2", "n3"]
     assert ids(load(tmp_path, split="test")) == ["n4", "n5"]
     assert ids(load(tmp_path, data_files="test.jsonl")) == ["n4", "n5"]
-    with pytest.raises(
-        DataError, match=r"split 'tset' does not exist in .*; did you mean 'test'\? Splits: train, test"
-    ):
-        load(tmp_path, split="tset")
+    assert "; did you mean 'test'? Splits: train, test; start and stop" in error(tmp_path, split="tset")
 
 
 def test_shards_of_a_folder_are_read_in_order(tmp_path):
@@ -81,8 +84,7 @@ def test_start_and_stop_count_rows_before_cleaning(numbers, tmp_path):
     assert ids(load(numbers, start=2, stop=4)) == ["n2", "n3"]
     path = write_jsonl(tmp_path / "twice.jsonl", [ROWS[0], ROWS[0], ROWS[1]])
     assert ids(load(path, stop=2)) == ["n0"]
-    with pytest.raises(DataError, match="has no row 6 in split 'train': lower data.start"):
-        load(numbers, start=6)
+    assert "has no row 6 in split 'train': lower data.start" in error(numbers, start=6)
 
 
 def test_max_questions_counts_questions_and_stops_reading(tmp_path):
@@ -102,13 +104,12 @@ def test_an_ids_file_keeps_its_questions_in_its_order(numbers, tmp_path):
 def test_ids_that_are_not_there_are_named(numbers, tmp_path):
     wanted = tmp_path / "ids.txt"
     wanted.write_text("n4\nzz\nyy\n")
-    with pytest.raises(DataError, match=r"2 of 3 ids are not in the data: zz, yy\. .* ids like 'n0'"):
-        load(numbers, ids_file=str(wanted))
+    message = error(numbers, ids_file=str(wanted))
+    assert "2 of 3 ids are not in the data: zz, yy. The data has ids like 'n0'." in message
     wanted.write_text("n4\nn4\n")
-    with pytest.raises(DataError, match="names 1 ids more than once .n4.: keep one line each"):
-        load(numbers, ids_file=str(wanted))
-    with pytest.raises(DataError, match="does not exist: write one question id a line"):
-        load(numbers, ids_file=str(tmp_path / "none.txt"))
+    assert "names 1 ids more than once (n4): keep one line each" in error(numbers, ids_file=str(wanted))
+    missing = error(numbers, ids_file=str(tmp_path / "none.txt"))
+    assert "does not exist: write one question id a line" in missing
 
 
 def test_the_grader_is_asked_about_golds_by_default(tmp_path):
@@ -137,12 +138,6 @@ def test_the_description_names_counts_and_examples(tmp_path):
 
 
 # Errors
-
-
-def error(path, **fields):
-    with pytest.raises(DataError) as caught:
-        load(path, **fields)
-    return str(caught.value)
 
 
 def test_a_missing_file_names_its_neighbour(numbers):

@@ -83,16 +83,16 @@ class SFTReport:
 
 def check_experts(experts: Sequence[Expert]) -> None:
     """Raise ValueError for an empty or a repeated name (also one that differs in case alone)."""
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for position, expert in enumerate(experts):
         if not expert.name:
             raise ValueError(f"expert {position} has an empty name: give each expert one")
-        other = seen.setdefault(expert.name.lower(), expert.name)
-        if other is not expert.name or sum(e.name == expert.name for e in experts) > 1:
+        if expert.name.lower() in seen:
             raise ValueError(
                 f"two experts are named {expert.name!r} (upper and lower case are one): names tell their rows, "
                 "metrics and files apart"
             )
+        seen.add(expert.name.lower())
 
 
 def require_solutions(experts: Sequence[Expert]) -> None:
@@ -137,7 +137,7 @@ def sft_rows(
     for expert in experts:
         if not solutions.get(expert.name):
             raise ValueError(
-                f"expert {expert.name!r} has no loaded solutions: load_solutions(expert.solutions, questions) gives them"
+                f"expert {expert.name!r} has no loaded solutions: load_solutions(expert.solutions, questions) does it"
             )
     rows: list[SFTRow] = []
     kept = Counter({expert.name: 0 for expert in experts})

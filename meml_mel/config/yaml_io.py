@@ -92,7 +92,10 @@ _Dumper.add_implicit_resolver(
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    style = "|" if "\n" in text else None
+    if any(separator in text for separator in "\x85\u2028\u2029"):
+        style = '"'  # PyYAML takes them for line breaks in every other style
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represent_text)

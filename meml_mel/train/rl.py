@@ -66,7 +66,7 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
     from .arithmetic import Launch, make_report, refuse_silent_data_parallel, render
     from .footprint import model_facts
 
-    folder = common.output_dir(config)
+    folder = Path(config.trl["output_dir"])
     _refuse_an_occupied_folder(folder, config.trl["resume_from_checkpoint"])
     gpus = 0 if config.trl["use_cpu"] else _visible_gpus()
     refuse_silent_data_parallel(gpus, os.environ, "rl", argv)

@@ -20,9 +20,10 @@ _LISTED = re.compile(
 )
 _MORE = re.compile(rf"\s*(?:,|and|or|&|/)\s*\(?({_LETTER})\)?(?=$|[\s.,;)])", re.I)
 _POSITIVE, _NEGATIVE = {"yes", "true"}, {"no", "false"}
-_TRUTH = re.compile(
-    r"(?P<not>\b(?:not|isn't|n't)\s+)?\b(?P<word>yes|no|true|false)\b(?!\s+(?:one|longer|matter|more))", re.I
-)
+_TRUTH = re.compile(r"(?P<not>\b(?:not|isn't)\s+)?\b(?P<word>yes|no|true|false)\b", re.I)
+# In running text "no" is mostly an adjective: there the word must end its clause.
+_STATED = re.compile(_TRUTH.pattern + r"(?=\W{0,3}(?:$|[.,:;!)\n]))", re.I)
+_EITHER = re.compile(r"\b(?:yes|true)\s?(?:or|/)\s?(?:no|false)\b", re.I)  # the question, not an answer
 
 
 def _clean(text: str) -> str:
@@ -79,18 +80,17 @@ def boolean_answer(response: str) -> Extraction:
     text = own_text(response)
     place = passage(text)
     if place.text is not None:
-        truth = _TRUTH.search(_clean(place.text))
-        if truth:
-            return Extraction(_truth(truth), place.source)
+        said = {_truth(m): m for m in _TRUTH.finditer(_clean(place.text))}
+        if len(said) == 1 or (said and place.source == "marker"):  # "yes or no" in a box is neither
+            return Extraction(next(iter(said)), place.source)
         return Extraction(place.text, place.source) if place.text else NOTHING
-    text = _clean(text[-4000:])
-    opening = re.match(r"\W*(yes|no|true|false)\b(?=\s*[.,:;!-]|\s*$)", text, re.I)
-    words = list(_TRUTH.finditer(text))
-    if words and words[-1].end() > len(text) - 200:
-        return Extraction(_truth(words[-1]), "expression")
-    if opening:
-        return Extraction("yes" if opening[1].lower() in _POSITIVE else "no", "expression")
-    return Extraction(_truth(words[-1]), "expression") if words else NOTHING
+    text = _EITHER.sub(" ", _clean(text[-4000:]))
+    words = list(_STATED.finditer(text))
+    if not words:
+        return NOTHING
+    opening = words[0] if not text[: words[0].start()].strip(" .") else None
+    last = words[-1] if words[-1].end() > len(text) - 200 else None
+    return Extraction(_truth(last or opening or words[-1]), "expression")
 
 
 def _truth(found: re.Match[str]) -> str:

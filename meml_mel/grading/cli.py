@@ -10,13 +10,12 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import islice
 from typing import Any, BinaryIO
 
 from .grader import KINDS, UNGRADABLE
 from .pool import GradeItem, GradingPool
-from .verdict import Grade
+from .verdict import Grade, Kind
 
 _BATCH = 512
 
@@ -71,20 +70,21 @@ def _usage(message: str) -> int:
     return 2
 
 
+def as_line(grade: Grade) -> str:
+    """The grade as one JSON line (ASCII: lone surrogates survive)."""
+    return json.dumps({"verdict": grade.verdict, "extracted": grade.extracted, "reason": grade.reason})
+
+
 def _print_grade(grade: Grade, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(asdict(grade)))
+        print(as_line(grade))
         return
-    reason = f" ({grade.reason})" if grade.reason else ""
-    extracted = (
-        f": {ascii(grade.extracted)[1:-1]}"
-        if grade.extracted and not grade.extracted.isprintable()
-        else (f": {grade.extracted}" if grade.extracted else "")
-    )
-    print(f"{grade.verdict}{reason}{extracted}")
+    shown = grade.extracted or ""
+    shown = shown if shown.isprintable() else ascii(shown)[1:-1]
+    print(f"{grade.verdict}{f' ({grade.reason})' if grade.reason else ''}{f': {shown}' if shown else ''}")
 
 
-def _grade_lines(lines: BinaryIO, kind: str, pool: GradingPool) -> None:
+def _grade_lines(lines: BinaryIO, kind: Kind, pool: GradingPool) -> None:
     """One JSON line out for each line in, whatever it holds."""
     numbered = enumerate(lines, start=1)
     while batch := list(islice(numbered, _BATCH)):
@@ -96,11 +96,11 @@ def _grade_lines(lines: BinaryIO, kind: str, pool: GradingPool) -> None:
                 print(f"line {number}: {complaint}", file=sys.stderr)
         grades: Iterator[Grade] = iter(pool.grade([item for item in items if item is not None]))
         for item in items:
-            print(json.dumps(asdict(UNGRADABLE if item is None else next(grades))))
+            print(as_line(UNGRADABLE if item is None else next(grades)))
         sys.stdout.flush()
 
 
-def read_line(line: bytes, kind: str) -> tuple[GradeItem | None, str | None]:
+def read_line(line: bytes, kind: Kind) -> tuple[GradeItem | None, str | None]:
     """(item, complaint) of a line; no item where there is no gold to grade against.
 
     Numbers count as their text; an answer that is missing or no text is no answer.

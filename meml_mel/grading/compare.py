@@ -191,13 +191,12 @@ def _same_words(gold: Term, answer: Term, algebra: Algebra) -> bool:
 
 
 def _same_formula(gold: Number | Formula, answer: Number | Formula, algebra: Algebra) -> bool:
-    if gold.percent != answer.percent:
-        if (isinstance(gold, Formula) and isinstance(answer, Number)) or isinstance(gold, Number):
-            percent, other = (gold, answer) if gold.percent else (answer, gold)
-            scaled = f"\\frac{{{_value_text(percent)}}}{{100}}"
-            pair = (scaled, _value_text(other)) if gold.percent else (_value_text(other), scaled)
-            if algebra.same(*pair):
-                return True
+    if gold.percent != answer.percent:  # "28%" may be meant as 28/100
+        hundredth = [
+            f"\\frac{{{_value_text(t)}}}{{100}}" if t.percent else _value_text(t) for t in (gold, answer)
+        ]
+        if algebra.same(hundredth[0], hundredth[1]):
+            return True
     first, second = _value_text(gold), _value_text(answer)
     number, formula = (answer, first) if isinstance(answer, Number) else (gold, second)
     if isinstance(number, Number):
@@ -286,7 +285,9 @@ def _same_sequence(gold: Term, answer: Term, algebra: Algebra) -> bool:
     if isinstance(gold, Sequence) and isinstance(answer, Sequence):
         if max(len(gold.items), len(answer.items)) > MAX_ITEMS:
             return False
-        return _same_sequences(gold, answer, algebra) or _same_whole(gold, answer, algebra)
+        if _same_sequences(gold, answer, algebra):
+            return True
+        return "\\cup" in (gold.open, answer.open) and _same_whole(gold, answer, algebra)
     if isinstance(gold, Sequence):
         if _comma_decimal(gold, answer, algebra) or _listed(gold, answer, algebra):
             return True

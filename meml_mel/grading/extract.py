@@ -15,11 +15,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from .prose import PERCENT_AFTER, WORD, best, candidates, is_bare, math_spans, trim
+
 Source = Literal["boxed", "marker", "whole", "latex", "expression", "none"]
 
 # An answer longer than this is compared as text only: nothing that long is worth parsing.
 MAX_ANSWER_CHARS = 2000
-_BARE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def extract(response: str, *, gold: bool = False) -> Extraction:
             return Extraction(answer, "marker") if answer else NOTHING
     elif found.source != "none" or found.text == "":
         return found if found.text else NOTHING
-    if gold and len(_WORD.findall(text)) > 8:
+    if gold and len(WORD.findall(text)) > 8:
         return NOTHING
     return _last_formula(text)
 
@@ -61,7 +62,7 @@ def passage(text: str, *, tolerant: bool = False) -> Extraction:
     if boxed is not None:
         return Extraction(boxed, "boxed" if boxed else "none")
     if is_bare(text):
-        return Extraction(_trim(text), "whole" if _trim(text) else "none")
+        return Extraction(trim(text), "whole" if trim(text) else "none")
     ends = [marker.end() for marker in _MARKER.finditer(text)]
     if not ends:
         return NOTHING
@@ -124,7 +125,6 @@ def _cut_run_on(text: str) -> str:
 # ---------------------------------------------------------------- \boxed
 
 _BOX = re.compile(r"\\f?boxed\b|\\fbox\b")
-_PERCENT_AFTER = re.compile(r"\s{0,3}(?:\$|\\\)|\\\])?\s{0,3}(?:\\?%|percent\b|pct\b|percentage\b)", re.I)
 _CONNECTED = re.compile(r"(?:\band\b|\bor\b|[,;&])", re.I)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w{1,4}\}?)?\s{0,2}=\s{0,2}$")
 _NOT_CONNECTED = re.compile(
@@ -145,11 +145,11 @@ def _boxed(text: str, tolerant: bool) -> str | None:
     last = boxes[-1]
     content, end = _box_content(text, last.end())
     if content is None:
-        return _trim(text[last.end() :].lstrip().lstrip("{")) if tolerant else ""
+        return trim(text[last.end() :].lstrip().lstrip("{")) if tolerant else ""
     content = content.strip()
     if not content:
         return ""
-    if _PERCENT_AFTER.match(text, end) and not content.endswith("%"):
+    if PERCENT_AFTER.match(text, end) and not content.endswith("%"):
         content += "%"
     parts = [content]
     start = last.start()
@@ -211,24 +211,28 @@ _FILLER = re.compile(
     r"still|\\approx|≈|~|[A-Za-z]\s{0,2}=)*",
     re.I,
 )
+_QUOTED = re.compile(r'\s{0,3}"((?:[^"\\\n]|\\.){1,400})"')
 _TAIL = re.compile(r"\s{0,3}i hope it is correct.*", re.I | re.S)
 
 
 def _answer_in(segment: str) -> str | None:
     """The answer in the sentence after a marker ("" for a blank one); None when it holds none."""
-    if is_bare(segment) and _trim(segment):
-        return _trim(segment)
+    if is_bare(segment) and trim(segment):
+        return trim(segment)
     found = candidates(segment)
     if not found:
-        return _trim(segment) if len(_WORD.findall(segment)) <= 4 else None
+        return trim(segment) if len(WORD.findall(segment)) <= 4 else None
     filler = _FILLER.match(segment)
     if found[0].start <= (filler.end() if filler else 0):
         return found[0].text
-    return _best(segment, found).text
+    return best(segment, found).text
 
 
 def _first_sentence(text: str) -> str:
     """The first non-blank line, up to its sentence's end; a display formula counts as one line."""
+    quoted = _QUOTED.match(text)
+    if quoted:  # "answer": "42"
+        return quoted[1]
     text = _TAIL.sub("", text.lstrip(" \t\n*_:：\"'`"))
     for opening, closing in (("\\[", "\\]"), ("$$", "$$")):
         if text.startswith(opening):
@@ -245,130 +249,7 @@ def _first_sentence(text: str) -> str:
     return line
 
 
-# ---------------------------------------------------------------- LaTeX and plain expressions in prose
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A formula or number in running text. A `label` only names something, as $ABC$ or $x$ does."""
-
-    start: int
-    end: int
-    text: str
-    latex: bool
-    label: bool = False
-
-
-_WORD = re.compile(r"[A-Za-zÀ-ÿ][A-Za-zÀ-ÿ_'-]+")
-_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
-_TEXT_COMMAND = re.compile(
-    r"\\(?:text|mbox|mathrm|textbf|textit|operatorname|textnormal|begin|end)[a-z]{0,3}\s?\{[^{}]*\}(?:\s?\{[lcr|]*\})?"
-)
-_COMMAND = re.compile(r"\\[A-Za-z]+")
-_NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.\\])(?:(?<![\d)\]}])(?:(?<=[^A-Za-z])|^)[-−])?[$€£¥]?"
-    r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:(?<=\d)|(?=\.\d))(?:\.\d+)?"
-    r"(?:\s?/\s?\d+(?:\.\d+)?(?![\d/]))?(?:\s?\\?%|\s?percent\b|\s?pct\b)?"
-)
-_LATEX_NUMBER = re.compile(
-    r"-?\d{0,9}\s?\\[dtc]?frac\s?\{[^{}]{1,200}\}\s?\{[^{}]{1,200}\}|-?\d{0,9}\\sqrt\s?\{[^{}]{1,200}\}"
-)
-_JOINER = re.compile(r"(?:\s|,|;|\band\b|\bor\b){1,12}")
-_VERB = re.compile(r"\bis\b|\bare\b|\bwas\b|\bequals?\b|\bbe\b|=|:|：|是|为|有")
-
-
-def math_spans(text: str) -> list[tuple[int, int, str]]:
-    r"""(start, end, content) of each `$..$`, `$$..$$`, `\(..\)`, `\[..\]`, left to right.
-
-    A dollar sign followed by prose before the next one is a currency sign, not a delimiter.
-    """
-    spans: list[tuple[int, int, str]] = []
-    position = 0
-    while True:
-        opening = _OPENING.search(text, position)
-        if opening is None:
-            return spans
-        token = opening.group()
-        position = opening.end()
-        if token == "$":
-            closing = _DOLLAR.search(text, position)
-            if closing is None or "\n\n" in text[position : closing.start()]:
-                continue
-            content = text[position : closing.start()]
-            if not content.strip() or _is_prose(content) or _CURRENCY.fullmatch(content):
-                continue
-            end = closing.end()
-        else:
-            end = text.find(_CLOSING[token], position)
-            if end < 0:
-                continue
-            content = text[position:end]
-            end += len(_CLOSING[token])
-        spans.append((opening.start(), end, content.strip()))
-        position = end
-
-
-# "$9 * $2": what stands between two currency signs starts with a digit and ends loosely, or is a word or two.
-_CURRENCY = re.compile(r"\d[^\\$]{0,80}[\s*+/=(-]|\d[\d.,]*\s[A-Za-z]{2,}[^\\$^_=]{0,80}")
-_OPENING = re.compile(r"(?<!\\)\$\$|(?<!\\)\$|\\\(|\\\[")
-_DOLLAR = re.compile(r"(?<!\\)\$")
-_CLOSING = {"$$": "$$", "\\(": "\\)", "\\[": "\\]"}
-
-
-def _is_prose(content: str) -> bool:
-    if len(content) > _BARE_CHARS * 4:
-        return True
-    return len(_PROSE.findall(_without_commands(content))) >= 2
-
-
-def _without_commands(text: str) -> str:
-    return _COMMAND.sub(" ", _TEXT_COMMAND.sub(" ", text))
-
-
-def candidates(text: str) -> list[Candidate]:
-    """Formulas and plain numbers of `text` from left to right; neighbours joined by and/or/, are one."""
-    found: list[Candidate] = []
-    blanked = []
-    position = 0
-    for start, end, content in math_spans(text):
-        blanked += [text[position:start], " " * (end - start)]
-        position = end
-        percent = _PERCENT_AFTER.match(text, end)
-        content = content.strip(" .,;")
-        if percent and not content.endswith("%"):
-            content += "%"
-        if not content:
-            continue
-        label = not re.search(r"\d|=|<|>|\\(?:frac|sqrt|pi|infty|text|le|ge|in|emptyset)\b", content)
-        if found and found[-1].latex and _JOINER.fullmatch(text, found[-1].end, start):
-            before = found.pop()
-            content, start, label = f"{before.text}, {content}", before.start, before.label and label
-        found.append(Candidate(start, end, content, True, label))
-    blanked.append(text[position:])
-    plain = "".join(blanked)
-    taken = [(m.start(), m.end()) for m in _LATEX_NUMBER.finditer(plain)]
-    found += [Candidate(start, end, plain[start:end].strip(), True) for start, end in taken]
-    if taken:
-        plain = _LATEX_NUMBER.sub(lambda m: " " * len(m.group()), plain)
-    for number in _NUMBER.finditer(plain):
-        if number.group().strip():
-            found.append(Candidate(number.start(), number.end(), number.group().strip(), False))
-    return sorted(found, key=lambda c: c.start)
-
-
-def _best(text: str, found: list[Candidate]) -> Candidate:
-    """The last formula, or the number that follows it as in "the area of $ABC$ is 120"."""
-    formulas = [c for c in found if c.latex and not c.label] or [c for c in found if c.latex]
-    numbers = [c for c in found if not c.latex]
-    if not formulas:
-        return numbers[-1]
-    formula = formulas[-1]
-    if numbers and (
-        formula.label
-        or (numbers[-1].start > formula.end and _VERB.search(text, formula.end, numbers[-1].start))
-    ):
-        return numbers[-1]
-    return formula
+# ---------------------------------------------------------------- without a box or a marker
 
 
 def _last_formula(text: str) -> Extraction:
@@ -381,61 +262,5 @@ def _last_formula(text: str) -> Extraction:
         if boundary.end() > found[-1].start:
             break
         stop = boundary.end()
-    best = _best(text, [c for c in found if c.start >= stop] or found[-1:])
-    return Extraction(best.text, "latex" if best.latex else "expression")
-
-
-# ---------------------------------------------------------------- bare answers
-
-_SENTENCE = re.compile(
-    r"\b(?:is|are|was|the|so|we|then|therefore|thus|hence|equals|answers?|which|it|that|this|there|total|find|have|"
-    r"has|because|since|let|step|final|solution|gives|get)\b",
-    re.I,
-)
-_ALLOWED_WORDS = {
-    "and",
-    "or",
-    "percent",
-    "pct",
-    "percentage",
-    "sin",
-    "cos",
-    "tan",
-    "log",
-    "ln",
-    "sqrt",
-    "pi",
-    "inf",
-    "infinity",
-}
-
-
-def is_bare(text: str) -> bool:
-    """Is the text an answer and nothing else ("x = 5", "10 square units", "Evelyn", "$1$ and $2$")?"""
-    stripped = text.strip()
-    if len(stripped) > _BARE_CHARS:
-        return False
-    if (
-        "\n" in stripped
-        and "\\begin" not in stripped
-        and not (stripped.startswith("\\[") or stripped.startswith("$$"))
-    ):
-        return False
-    spans = math_spans(stripped)
-    outside = stripped
-    for start, end, _ in reversed(spans):
-        outside = outside[:start] + " " + outside[end:]
-    plain = _without_commands(outside)
-    if _SENTENCE.search(plain) or re.search(
-        r"(?<!\\)[.!?]\s|[：。？！，；]|[\u4e00-\u9fff]|\w:\s|[?!]$", plain
-    ):
-        return False
-    words = [w for w in _WORD.findall(plain) if w.lower() not in _ALLOWED_WORDS]
-    if spans:
-        after = stripped[spans[-1][1] :]
-        return not words or (len(words) <= 3 and len(_WORD.findall(after)) >= len(words))
-    return len(words) <= 3
-
-
-def _trim(text: str) -> str:
-    return text.strip().strip('*_`"').strip().rstrip(".,;:").strip()
+    answer = best(text, [c for c in found if c.start >= stop] or found[-1:])
+    return Extraction(answer.text, "latex" if answer.latex else "expression")

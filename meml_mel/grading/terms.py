@@ -301,6 +301,8 @@ def _bracketed(text: str, gold: bool, depth: int) -> Term | None:
         if len(builder) == 2:
             return _read(builder[1], gold, depth + 1)
     parts = split_list(inner, inner=True)
+    if inner.startswith("\\begin") and len(parts) == 1 and opening in ("(", "["):  # the brackets of an array
+        return _read(inner, gold, depth + 1)
     if len(parts) == 1 and (opening, closing) == ("(", ")"):
         if _number(inner) is None and not re.search(r"[A-Za-z\\=]", inner):
             return None

@@ -107,6 +107,9 @@ READABLE = {
     "labels with other sections' names": PLAIN.replace(
         R, f"**What went wrong:** nothing was checked.\n**What worked:** nothing.\n{R}"
     ),
+    "labels with later sections' names": PLAIN.replace(
+        F, f"{F}\n**What worked:** nothing in it.\n**Reflection:** none."
+    ),
     "a rule named like a section": f"{PLAIN}\n- Reflection: if a figure can be mirrored, then use it.",
     "a repeated heading": f"{PLAIN}\n\n## 3. Reflection\nOnce more: look first.",
     "closing words": f"{PLAIN}\n\nI hope this helps.",

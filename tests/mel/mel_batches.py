@@ -20,6 +20,15 @@ GRADES = {
 RIGHT, WRONG = Grade("right"), Grade("wrong", "different")
 
 
+# Analyses that are none, by the exclusion they lead to.
+BROKEN = {
+    "analysis_prompt_too_long": Completion("", (), "prompt_too_long"),
+    "analysis_truncated": Completion(PLAIN, (1, 2), "length"),
+    "analysis_run_on": Completion(PLAIN + "\n\nHuman: next", (1, 2), "stop"),
+    "invalid_format": Completion(PLAIN.split("## 4.")[0], (1, 2), "stop"),
+}
+
+
 def scored(question_id: str, answer: str = "97", **groups: str) -> ScoredQuestion:
     """One letter of GRADES a rollout. Rollout s has s + 2 ids; its text is `<question/expert/sample>`."""
     question = Question(question_id, problem=f"The problem {question_id}?", answer=answer)

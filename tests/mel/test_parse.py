@@ -61,6 +61,9 @@ def test_the_reason_tells_absent_from_empty():
         "Success requires care: check.",
         "Reflection on this shows: check.",
         "What went wrong was the sign.",
+        "Reflection. It helps, they say.",
+        "Rules - some of them - are old.",
+        "Failures and what they teach",
     ],
 )
 def test_prose_that_begins_with_a_name_is_no_heading(line):

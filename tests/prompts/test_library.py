@@ -237,6 +237,11 @@ def test_a_template_that_would_fail_or_ask_for_nothing_is_refused_by_check(tmp_p
         with_template(tmp_path, role, source).check()
 
 
+def test_an_unknown_variable_never_renders_as_nothing(tmp_path):
+    with pytest.raises(PromptError, match="'answer' is undefined"):
+        with_template(tmp_path, "solve", "{{ problem }} {{ answer }}").solve(QUESTION)
+
+
 def test_a_template_can_not_reach_into_python(tmp_path):
     with pytest.raises(PromptError, match="failed to render"):
         with_template(tmp_path, "solve", "{{ problem }}{{ problem.__class__.__mro__ }}").check()

@@ -11,7 +11,6 @@ import difflib
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 from . import __version__
@@ -93,25 +92,6 @@ class _Parser(argparse.ArgumentParser):
             close = difflib.get_close_matches(given, COMMANDS, n=1, cutoff=0.0)[0]
             message = f"unknown command {given!r}: did you mean {close!r}? (commands: {', '.join(COMMANDS)})"
         self.exit(2, f"{self.prog}: {message}\n{self.prog} --help tells more\n")
-
-
-def run_training(main_function, argv: Sequence[str]) -> int:
-    """Run a training entry point's `main_function(argv)` with the same manners as the commands.
-
-    A bad configuration is one line on standard error and exit 2; `--debug` shows where it came from.
-    """
-    try:
-        return int(main_function(list(argv)) or 0)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        if "--debug" in argv:
-            traceback.print_exc()
-        elif not is_users(error):
-            raise
-        print(error, file=sys.stderr)
-        return 2
 
 
 if __name__ == "__main__":

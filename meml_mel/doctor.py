@@ -188,7 +188,9 @@ def devices() -> Iterator[Check]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = torch.get_num_threads()
     yield Check(
-        "device", "ok", f"CPU only, {cores} cores, {threads} torch threads; set use_cpu: true, bf16: false"
+        "device",
+        "ok",
+        f"CPU only, {cores} cores, {threads} torch threads; set use_cpu: true; bf16 only pays on CPUs with AMX",
     )
 
 

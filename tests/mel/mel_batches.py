@@ -86,6 +86,16 @@ class Scripted:
         return [r for call in self.calls for r in call if r.phase == phase]
 
 
+def replay_by(right: set[str]) -> Scripted:
+    """Replays are right for the wrong rollouts named, wrong for the others."""
+
+    def replay(request):
+        told = request.prompt[-1]["content"]
+        return Completion("r", (5, 6), "stop", RIGHT if any(name in told for name in right) else WRONG)
+
+    return Scripted(replay=replay)
+
+
 def run(
     questions: Sequence[ScoredQuestion],
     generate=None,

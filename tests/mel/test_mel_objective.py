@@ -11,17 +11,17 @@ from meml_mel.rlvr.objective import Completion, StepContext
 from meml_mel.rlvr.records import schema
 from meml_mel.rlvr.rollouts import ScoredBatch
 from tests.mel.analyses import PLAIN, F, H, R
-from tests.mel.mel_batches import BROKEN, PROMPTS, RIGHT, WRONG, Scripted, analysis, run, scored, wrong_of
-
-
-def replay_by(right: set[str]) -> Scripted:
-    """Replays are right for the wrong rollouts named, wrong for the others."""
-
-    def replay(request):
-        told = request.prompt[-1]["content"]
-        return Completion("r", (5, 6), "stop", RIGHT if any(name in told for name in right) else WRONG)
-
-    return Scripted(replay=replay)
+from tests.mel.mel_batches import (
+    BROKEN,
+    PROMPTS,
+    WRONG,
+    Scripted,
+    analysis,
+    replay_by,
+    run,
+    scored,
+    wrong_of,
+)
 
 
 def weights(outcome) -> dict[str, list[float]]:

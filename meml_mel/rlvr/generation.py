@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from ..grading.verdict import Grade
 from .objective import Completion, GenerationRequest
-from .trl_adapter import SamplingParams, TRLAdapter
+from .options import PhaseSampling
+from .trl_adapter import TRLAdapter
 
 # (question, text, truncated) of each response to grade -> grades, in order
 GradeMany = Callable[[Sequence[tuple]], list[Grade]]
@@ -53,7 +54,7 @@ class PhaseGenerator:
     """
 
     trainer: TRLAdapter
-    sampling: Mapping[str, SamplingParams]
+    sampling: Mapping[str, PhaseSampling]
     grade: GradeMany
     render: Callable
     token_budget: int

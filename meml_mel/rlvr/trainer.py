@@ -25,12 +25,13 @@ from .generation import GradeMany, PhaseGenerator
 from .losses import TokenExample, deal, pad, weighted_kl, weighted_nll
 from .monitor import Phases, ReporterPace, StepMetrics
 from .objective import Objective, Outcome, StepContext, SupervisedExample, run_waves
+from .options import AlgorithmConfig, PhaseSampling, SupervisedConfig
 from .records import ROLLOUT_SCHEMA, MetricsLog, Records
 from .refill import refill
 from .rollouts import Message, Rollout, ScoredBatch, collect
 from .sampler import QuestionSampler, RefillStream
 from .saving import CompleteCheckpoints
-from .trl_adapter import SampledRow, SamplingParams, TRLAdapter, check_skip
+from .trl_adapter import SampledRow, TRLAdapter, check_skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +41,6 @@ class Row:
     question: Question
     expert: str
     prompt: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """How rewards become the policy's gradient; see docs/advantages.md."""
-
-    advantage: str = "grpo"
-    negative_advantages: str = "keep"
-    rft_divisor: str = "rollouts"
-    dynamic_sampling: bool = False
-    dynamic_sampling_max_rounds: int = 4
-    skip_zero_advantage_rows: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Bounds on what one forward or one generation call holds, in padded tokens per rank."""
-
-    supervised_tokens: int = 8192
-    generation_tokens: int = 65536
 
 
 def as_messages(messages: list[Message]) -> list[Message]:
@@ -122,9 +103,9 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         rows: Sequence[Row],
         grade: GradeMany,
         objectives: Sequence[Objective] = (),
-        algorithm: Algorithm = Algorithm(),
-        sampling: dict[str, SamplingParams] | None = None,
-        budget: Budget = Budget(),
+        algorithm: AlgorithmConfig = AlgorithmConfig(),
+        sampling: dict[str, PhaseSampling] | None = None,
+        supervised: SupervisedConfig = SupervisedConfig(),
         render: Callable[[list[Message]], Any] = as_messages,
         max_length: int | None = None,
         config_digest: str | None = None,
@@ -141,7 +122,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         self.objectives = list(objectives)
         self.render = render
         self.max_length = max_length
-        self.budget = budget
+        self.supervised = supervised
         self.config_digest = config_digest
         self.model_revision = model_revision
         self.row_sampler: QuestionSampler | None = None
@@ -174,7 +155,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
             sampling=sampling or {},
             grade=grade,
             render=render,
-            token_budget=budget.generation_tokens,
+            token_budget=supervised.generation_token_budget,
             max_length=max_length,
         )
 
@@ -336,7 +317,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
             prompt_ids=examples[0].prompt_ids[:1], target_ids=examples[0].target_ids[:1], weight=0.0
         )
         plan = deal(
-            examples, self.accelerator.num_processes, micro_steps, self.budget.supervised_tokens, dummy
+            examples, self.accelerator.num_processes, micro_steps, self.supervised.token_budget, dummy
         )
         self.record_metrics({"tokens/supervised": sum(len(e.target_ids) for e in examples)})
         return plan[self.accelerator.process_index]
@@ -382,7 +363,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
             return []
         prompts = self.tokenize_prompts([self.render(list(prompt)) for prompt, _ in items])
         examples = [TokenExample(tuple(p), tuple(t), 0.0) for p, (_, t) in zip(prompts, items, strict=True)]
-        plan = deal(examples, self.accelerator.num_processes, 1, self.budget.supervised_tokens, examples[0])
+        plan = deal(examples, self.accelerator.num_processes, 1, self.supervised.token_budget, examples[0])
         mine: list[tuple[TokenExample, float]] = []
         self.model.eval()
         with torch.no_grad():
@@ -587,7 +568,11 @@ def _experts(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _check(
-    args: GRPOConfig, algorithm: Algorithm, objectives: Sequence[Objective], rows: Sequence[Row], experts: int
+    args: GRPOConfig,
+    algorithm: AlgorithmConfig,
+    objectives: Sequence[Objective],
+    rows: Sequence[Row],
+    experts: int,
 ) -> None:
     """Refuse contradictory settings (DESIGN: bad configuration fails before compute is spent)."""
     # What the user wrote for scale_rewards is checked by the configuration; here TRL's default can't be told from it.

@@ -19,17 +19,8 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
 from .losses import Padded, target_logits
+from .options import PhaseSampling
 from .rollouts import Finish
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """How one phase samples. `max_tokens` bounds the completion; `top_k` 0 is off."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_tokens: int = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +135,7 @@ class TRLAdapter(GRPOTrainer):
         return [list(ids) for ids in completion_ids]
 
     @contextlib.contextmanager
-    def sampling(self, params: SamplingParams) -> Iterator[None]:
+    def sampling(self, params: PhaseSampling) -> Iterator[None]:
         """Sample with a phase's parameters inside, and restore the rollout phase's afterwards."""
         if self.use_vllm:
             engine, names = self.vllm_generation, ("temperature", "top_p", "top_k", "max_completion_length")

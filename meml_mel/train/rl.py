@@ -101,8 +101,7 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
 
     from ..grading.pool import GradeItem, GradingPool
     from ..rlvr.checkpoint import step_of
-    from ..rlvr.trainer import Budget, RLVRTrainer
-    from ..rlvr.trl_adapter import SamplingParams
+    from ..rlvr.trainer import RLVRTrainer
 
     adapters = common.adapters(config)
     model = common.load_model(config, tokenizer)
@@ -115,11 +114,8 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
             lambda items: pool.grade([GradeItem(q.answer, text, q.kind, cut) for q, text, cut in items]),
             objectives=objectives.build(config, prompts, lambda items: trainer.score(items)),
             algorithm=config.algorithm,
-            sampling={
-                phase: SamplingParams(**dataclasses.asdict(getattr(config.sampling, phase)))
-                for phase in ("analysis", "replay")
-            },
-            budget=Budget(config.supervised.token_budget, config.supervised.generation_token_budget),
+            sampling={"analysis": config.sampling.analysis, "replay": config.sampling.replay},
+            supervised=config.supervised,
             render=list if format.chat else format.text,
             max_length=context,
             config_digest=config.digest(),

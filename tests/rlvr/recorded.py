@@ -12,8 +12,8 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
-from meml_mel.rlvr.trainer import Algorithm, Budget, RLVRTrainer
-from meml_mel.rlvr.trl_adapter import SamplingParams
+from meml_mel.rlvr.options import AlgorithmConfig, PhaseSampling, SupervisedConfig
+from meml_mel.rlvr.trainer import RLVRTrainer
 from tests import tiny
 
 
@@ -85,9 +85,9 @@ def first_gradient(spec: dict) -> dict[str, torch.Tensor]:
         tiny.rows(spec["Q"], tuple(spec["experts"])),
         tiny.grade_by_length,
         objectives=objectives,
-        algorithm=Algorithm(**spec.get("algorithm", {})),
-        sampling={"analysis": SamplingParams(max_tokens=16), "replay": SamplingParams(max_tokens=16)},
-        budget=Budget(supervised_tokens=spec["token_budget"], generation_tokens=64),
+        algorithm=AlgorithmConfig(**spec.get("algorithm", {})),
+        sampling={"analysis": PhaseSampling(max_tokens=16), "replay": PhaseSampling(max_tokens=16)},
+        supervised=SupervisedConfig(token_budget=spec["token_budget"], generation_token_budget=64),
         processing_class=tiny.tokenizer(),
         logprobs="logits" if spec["exact"] else "fused",
         max_length=spec.get("max_length"),

@@ -11,8 +11,8 @@ from trl import GRPOConfig
 from meml_mel.meml.hard_examples import HardExamplesConfig, HardExamplesObjective
 from meml_mel.rlvr import checkpoint
 from meml_mel.rlvr.objective import GenerationRequest, Outcome, SupervisedExample
-from meml_mel.rlvr.trainer import Algorithm, RLVRTrainer
-from meml_mel.rlvr.trl_adapter import SamplingParams
+from meml_mel.rlvr.options import AlgorithmConfig, PhaseSampling
+from meml_mel.rlvr.trainer import RLVRTrainer
 from tests import tiny
 
 
@@ -94,7 +94,7 @@ def run(folder: str, kill: tuple[str, int] | None = None, resume: bool = False, 
         disable_tqdm=True,
         seed=11,
     )
-    algorithm = Algorithm(
+    algorithm = AlgorithmConfig(
         dynamic_sampling=changes.pop("dynamic_sampling", False), dynamic_sampling_max_rounds=2
     )
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -109,7 +109,7 @@ def run(folder: str, kill: tuple[str, int] | None = None, resume: bool = False, 
             HardExamplesObjective(HardExamplesConfig(capacity=3, trigger="expert", threshold=2)),
         ],
         algorithm=algorithm,
-        sampling={"analysis": SamplingParams(max_tokens=5, temperature=0.9)},
+        sampling={"analysis": PhaseSampling(max_tokens=5, temperature=0.9)},
         processing_class=tiny.tokenizer(),
         config_digest="d" * 64,
     )

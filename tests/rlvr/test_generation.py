@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from meml_mel.grading.verdict import Grade
 from meml_mel.rlvr.generation import PhaseGenerator, shard_plan
 from meml_mel.rlvr.objective import GenerationRequest
+from meml_mel.rlvr.options import PhaseSampling
 from meml_mel.rlvr.trainer import RLVRTrainer
-from meml_mel.rlvr.trl_adapter import SamplingParams
 from tests import tiny
 from tests.rlvr.test_trl_equality import config
 
@@ -43,7 +43,7 @@ def generator(tmp_path_factory):
 
     made = PhaseGenerator(
         trainer,
-        {"analysis": SamplingParams(max_tokens=4), "replay": SamplingParams(max_tokens=6)},
+        {"analysis": PhaseSampling(max_tokens=4), "replay": PhaseSampling(max_tokens=6)},
         grade,
         render=list,
         token_budget=40,

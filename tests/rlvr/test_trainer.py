@@ -10,13 +10,13 @@ from transformers import TrainerCallback
 from meml_mel.data.question import Question
 from meml_mel.grading.verdict import Grade
 from meml_mel.rlvr.objective import GenerationRequest, Outcome, SupervisedExample
-from meml_mel.rlvr.trainer import Algorithm, RLVRTrainer, Row
-from meml_mel.rlvr.trl_adapter import SamplingParams
+from meml_mel.rlvr.options import AlgorithmConfig, PhaseSampling
+from meml_mel.rlvr.trainer import RLVRTrainer, Row
 from tests import tiny
 from tests.rlvr.brute_force import encode, gradient, nll
 from tests.rlvr.test_trl_equality import config
 
-DEFAULT = Algorithm()
+DEFAULT = AlgorithmConfig()
 
 
 class Watch:
@@ -53,7 +53,7 @@ def make(folder, rows=None, grade=tiny.grade_by_length, objectives=(), algorithm
         objectives=objectives,
         algorithm=algorithm,
         processing_class=tiny.tokenizer(),
-        sampling={"analysis": SamplingParams(max_tokens=4)},
+        sampling={"analysis": PhaseSampling(max_tokens=4)},
         eval_rows=eval_rows,
     )
 
@@ -96,7 +96,9 @@ def by_problem(rights):
 )
 def test_advantages_reach_the_rows_they_belong_to(tmp_path, advantage, expected):
     trainer = make(
-        tmp_path, grade=by_problem({f"q{i}": 1 for i in range(7)}), algorithm=Algorithm(advantage=advantage)
+        tmp_path,
+        grade=by_problem({f"q{i}": 1 for i in range(7)}),
+        algorithm=AlgorithmConfig(advantage=advantage),
     )
     trainer.train()
     values = [row["advantage"] for row in rollouts(tmp_path)]
@@ -107,7 +109,7 @@ def test_negative_advantages_can_be_dropped_from_trls_too(tmp_path):
     trainer = make(
         tmp_path,
         grade=by_problem({f"q{i}": 1 for i in range(7)}),
-        algorithm=Algorithm(negative_advantages="drop"),
+        algorithm=AlgorithmConfig(negative_advantages="drop"),
     )
     trainer.train()
     values = [row["advantage"] for row in rollouts(tmp_path)]
@@ -129,7 +131,7 @@ def test_ungradable_questions_have_no_advantage_and_are_not_examined(tmp_path):
 def test_dynamic_sampling_gives_the_policy_mixed_questions_and_objectives_all(tmp_path):
     watch = Watch()
     rights = {"q0": 2, "q3": 1, "q5": 4}  # every other question is all wrong
-    algorithm = Algorithm(dynamic_sampling=True, dynamic_sampling_max_rounds=5)
+    algorithm = AlgorithmConfig(dynamic_sampling=True, dynamic_sampling_max_rounds=5)
     trainer = make(tmp_path, grade=by_problem(rights), objectives=[watch], algorithm=algorithm)
     trainer.train()
     rows = rollouts(tmp_path)
@@ -144,7 +146,7 @@ def test_dynamic_sampling_gives_the_policy_mixed_questions_and_objectives_all(tm
 
 
 def test_dynamic_sampling_stops_at_its_bound(tmp_path):
-    algorithm = Algorithm(dynamic_sampling=True, dynamic_sampling_max_rounds=1)
+    algorithm = AlgorithmConfig(dynamic_sampling=True, dynamic_sampling_max_rounds=1)
     trainer = make(tmp_path, grade=by_problem({}), algorithm=algorithm)
     trainer.train()
     (line,) = metrics(tmp_path)

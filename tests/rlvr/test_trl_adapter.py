@@ -10,8 +10,9 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
 from meml_mel.rlvr.losses import TokenExample, pad
+from meml_mel.rlvr.options import PhaseSampling
 from meml_mel.rlvr.trainer import RLVRTrainer
-from meml_mel.rlvr.trl_adapter import SamplingParams, check_skip
+from meml_mel.rlvr.trl_adapter import check_skip
 from tests import tiny
 from tests.rlvr.test_trl_equality import config
 
@@ -107,7 +108,7 @@ def test_supervised_likelihood_is_at_temperature_one_beside_a_sampling_temperatu
 def test_a_phase_samples_with_its_own_parameters_and_restores_the_rollouts(trainer):
     before = (trainer.generation_config.max_new_tokens, trainer.generation_config.temperature)
     torch.manual_seed(0)
-    with pytest.raises(RuntimeError), trainer.sampling(SamplingParams(temperature=0.0, max_tokens=3)):
+    with pytest.raises(RuntimeError), trainer.sampling(PhaseSampling(temperature=0.0, max_tokens=3)):
         greedy = trainer.sample([[10, 11], [10, 11], [12]])
         raise RuntimeError
     assert greedy[0] == greedy[1]
@@ -117,7 +118,7 @@ def test_a_phase_samples_with_its_own_parameters_and_restores_the_rollouts(train
         == before
         == (8, 0.5)
     )
-    with trainer.sampling(SamplingParams(temperature=1.0, top_k=1, max_tokens=3)):
+    with trainer.sampling(PhaseSampling(temperature=1.0, top_k=1, max_tokens=3)):
         assert trainer.sample([[10, 11], [10, 11], [12]]) == greedy  # the most likely token alone
 
 

@@ -7,11 +7,11 @@ from meml_mel.grading.verdict import Grade
 from meml_mel.mel.objective import MetaExperienceConfig, MetaExperienceObjective
 from meml_mel.prompts import Prompts
 from meml_mel.rlvr.objective import Completion, GenerationRequest, Outcome, StepContext, run_waves
-from meml_mel.rlvr.rollouts import Rollout, ScoredBatch, ScoredQuestion
+from meml_mel.rlvr.rollouts import Finish, Rollout, ScoredBatch, ScoredQuestion
 from tests.mel.analyses import PLAIN, F
 
 PROMPTS = Prompts.load()
-GRADES = {
+GRADES: dict[str, tuple[Grade, Finish]] = {
     "R": (Grade("right"), "stop"),
     "W": (Grade("wrong", "different"), "stop"),
     "T": (Grade("wrong", "truncated"), "length"),

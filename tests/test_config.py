@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import runpy
 import typing
 from pathlib import Path
 from typing import Literal
@@ -578,3 +579,10 @@ def test_every_flat_key_of_trl_can_be_written():
             assert key.coerce(key.default) == key.default
             if not isinstance(key.default, list | dict | type(None)) and key.default != "":
                 assert key.coerce(Plain(key.default)) == key.default, key.name
+
+
+def test_the_reference_of_all_keys_is_up_to_date():
+    """docs/configuration.md is made from the dataclasses: python docs/generate_configuration.py."""
+    script = Path(__file__).parents[1] / "docs" / "generate_configuration.py"
+    made = runpy.run_path(str(script))["page"]()
+    assert script.with_name("configuration.md").read_text() == made, "python docs/generate_configuration.py"

@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from .run import RunConfig
 
 
+# Keys of TRL that are refused or bound here, for the reference (docs/configuration.md).
+RESERVED = {
+    "hub_token": "refused: log in with `hf auth login`, or set `HF_TOKEN`",
+    "push_to_hub": "refused: upload a finished checkpoint, for one with `hf upload`",
+    "eval_strategy, do_eval, eval_on_start, load_best_model_at_end": "refused: no evaluation during training yet",
+    "auto_find_batch_size": "refused: it would break up a question's rollouts",
+    "remove_unused_columns": "`true` is refused: it drops the answers",
+    "reward_weights": "refused: there is one reward, the grader's verdict",
+    "parallelism_config": "refused: it belongs into the accelerate config file",
+    "scale_rewards": "must agree with `algorithm.advantage`, and follows it where it is left out",
+    "steps_per_generation": "with objectives, equals `gradient_accumulation_steps` (its default)",
+    "save_steps": "must fall on the end of a generation",
+    "model_revision": "`null` is `main` until `meml-mel pin` writes the commit",
+}
+
+
 def check_run(config: RunConfig) -> None:
     """Raise one ConfigError with all problems, a line each."""
     problems = list(_common(config))

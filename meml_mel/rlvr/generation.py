@@ -66,9 +66,10 @@ class PhaseGenerator:
         completions: list[Completion | None] = [None] * len(requests)
         for phase in sorted({request.phase for request in requests}):
             indices = [i for i, request in enumerate(requests) if request.phase == phase]
-            started = time.perf_counter()
+            started, graded = time.perf_counter(), self.seconds.get("grade", 0.0)
             answers = self._run_phase(phase, [requests[i] for i in indices])
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
+            grading = self.seconds.get("grade", 0.0) - graded
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - grading
             self.tokens[phase] = self.tokens.get(phase, 0) + sum(len(a.token_ids) for a in answers)
             for i, answer in zip(indices, answers, strict=True):
                 completions[i] = answer

@@ -276,6 +276,8 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
             reasons[grade.reason or "right"] = reasons.get(grade.reason or "right", 0) + 1
         self.record_metrics({f"grade/{name}": count / len(grades) for name, count in reasons.items()})
         self.record_metrics({"questions/mixed": sum(q.mixed for q in batch.questions)})
+        tokens = sum(len(r.completion_ids) for q in batch.questions for r in q.rollouts)
+        self.record_metrics({"tokens/rollout": tokens})
         for index, expert in enumerate(self.experts if len(self.experts) > 1 else ()):
             self.record_metrics({f"grade/reward/{expert}": batch.rewards()[:, index].nanmean().item()})
 
@@ -297,11 +299,11 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
                 self.records.write(name, batch.step, [record | own for record in outcome.records], fields)
         self._current.plan = self._plan(outcomes, own_step=False, micro_steps=self.args.steps_per_generation)
         self._current.own_plan = self._plan(outcomes, own_step=True, micro_steps=1)[0]
-        generator = self.generator
-        self.record_metrics({f"time/{phase}": seconds for phase, seconds in generator.seconds.items()})
-        self.record_metrics({f"tokens/{phase}": tokens for phase, tokens in generator.tokens.items()})
-        generator.seconds.clear()
-        generator.tokens.clear()
+        for phase, seconds in self.generator.seconds.items():
+            self.phases.seconds[phase] += seconds
+        self.record_metrics({f"tokens/{phase}": tokens for phase, tokens in self.generator.tokens.items()})
+        self.generator.seconds.clear()
+        self.generator.tokens.clear()
 
     def _extra_generation(self, requests):
         self.phases.show(" + ".join(sorted({request.phase for request in requests})))
@@ -439,19 +441,16 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
 
     def _record_step(self) -> None:
         seconds = self.phases.take()
-        inside = sum(seconds.get(f"time/{name}", 0.0) for name in ("rollout", "grade"))
         step = seconds.pop("time/step", 0.0)
-        extra = sum(
-            v[-1] for k, v in self._metrics["train"].items() if k in ("time/analysis", "time/replay") and v
-        )
-        self.record_metrics(seconds | {"time/update": step - inside - extra})
+        self.record_metrics(seconds | {"time/update": step - sum(seconds.values())})
         if self._current.plan:
-            merged: dict[str, float] = {}
-            for losses in self.gather([self._current.losses]):
-                for name, value in losses.items():
-                    merged[name] = merged.get(name, 0.0) + value
-            self.record_metrics({f"objective/{name}/loss": merged.get(name, 0.0) for name in self._names})
-            self._current.losses = {}
+            self._record_losses("loss")
+
+    def _record_losses(self, label: str) -> None:
+        """`objective/<name>/<label>`: weight x NLL summed over the examples of all ranks and micro-steps."""
+        losses, self._current.losses = self.gather([self._current.losses]), {}
+        for name in self._names:
+            self.record_metrics({f"objective/{name}/{label}": sum(rank.get(name, 0.0) for rank in losses)})
 
     @property
     def _names(self) -> list[str]:
@@ -469,7 +468,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
             self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
         self.optimizer.step()
         model.zero_grad()
-        self._current.losses = {}
+        self._record_losses("own_step_loss")
 
     # -- records and checkpoints ---------------------------------------------------------------------------
 

@@ -44,7 +44,9 @@ def choice_letter(response: str) -> Extraction:
     if found.text is None:
         return _from_prose(text)
     clean = _clean(found.text)
-    letter = _LEADING.match(clean) or _LISTED.search(clean) or _STANDALONE.search(clean)
+    letter = _LEADING.match(clean) or _LISTED.search(clean)
+    if letter is None and found.source == "marker":  # "for sure D, it can't be A"
+        letter = _STANDALONE.search(clean)
     if letter is None:
         return Extraction(found.text, found.source) if clean else NOTHING
     chosen = next(group for group in letter.groups() if group).upper()

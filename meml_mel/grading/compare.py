@@ -33,7 +33,7 @@ class Algebra(Protocol):
 
     def parses(self, text: str) -> bool: ...
 
-    def value(self, text: str) -> Fraction | None: ...
+    def value(self, text: str) -> tuple[Fraction, bool] | None: ...
 
     def same(self, gold: str, answer: str) -> bool: ...
 
@@ -202,14 +202,19 @@ def _same_formula(gold: Number | Formula, answer: Number | Formula, algebra: Alg
     if isinstance(number, Number):
         worth = algebra.value(formula)
         if worth is not None:
-            if abs(worth - number.value) <= Fraction(1, 10**20) * max(abs(worth), abs(number.value)):
-                return True
-            finite = worth == round(worth, 12)
-            return number.places is not None and not finite and rounds_to(worth, number)
+            return _worth(worth[0], worth[1], number)
     if algebra.same(first, second):
         return True
     whole = gold.text, answer.text  # a unit read off one side may have been part of the formula
     return whole != (first, second) and not (gold.unit and answer.unit) and algebra.same(*whole)
+
+
+def _worth(value: Fraction, exact: bool, number: Number) -> bool:
+    """Does a formula worth `value` (to 50 digits where not exact) equal a plain number?"""
+    if exact:
+        return _same_value(Number("", value), number)
+    close = _close(value, number.value, Fraction(1, 10**40))
+    return close or rounds_to(value, number)
 
 
 def _value_text(term: Number | Formula) -> str:

@@ -61,11 +61,10 @@ def passage(text: str, *, tolerant: bool = False) -> Extraction:
         boxed = None  # the format whose last line is the answer, whatever was boxed on the way
     if boxed is not None:
         return Extraction(boxed, "boxed" if boxed else "none")
-    if is_bare(text):
-        return Extraction(trim(text), "whole" if trim(text) else "none")
     ends = [marker.end() for marker in _MARKER.finditer(text)]
     if not ends:
-        return NOTHING
+        whole = trim(text) if is_bare(text) else None
+        return NOTHING if whole is None else Extraction(whole, "whole" if whole else "none")
     rest = text[ends[-1] :]
     if not rest.strip(" \t\n*_.:：\"'`"):
         return Extraction("", "none")

@@ -35,7 +35,7 @@ class _NoAlgebra:
     def parses(self, text: str) -> bool:
         raise NeedsAlgebra
 
-    def value(self, text: str) -> Fraction | None:
+    def value(self, text: str) -> tuple[Fraction, bool] | None:
         raise NeedsAlgebra
 
     def same(self, gold: str, answer: str) -> bool:

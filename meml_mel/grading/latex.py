@@ -58,6 +58,7 @@ _SYNONYMS = [
         (r"(?<!\\)\\[,;: >]|\\q?quad|\\(?:en|thin|med|thick)space(?![A-Za-z])|~(?!=)", " "),
         (r"\\(?:hspace|vspace|[hv]?phantom|label|tag)\*?\s*(?:\{[^{}]*\}|(?![A-Za-z{])\S)", " "),
         (r"\\%", "%"),
+        (r"(?<!\\)\\(?=\d)", ""),  # what is left of "\\$5" when its dollar sign was dropped
         (r"\*\*", "^"),
         (r"<=|=<|⩽", r"\\le "),
         (r">=|⩾", r"\\ge "),

@@ -23,10 +23,12 @@ from .extract import MAX_ANSWER_CHARS
 
 # A number with more digits than this is not evaluated: 5^(5^(5^5)) would never end.
 MAX_DIGITS = 300_000
+_PRECISION = 50  # digits
 _NORMALIZATION = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
 )
 _SUBSCRIPT = re.compile(r"_\s?\{\s?\\(?:text\{)?([A-Za-z0-9 ]+)\}?\s?\}")
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _COMPLEX = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])")
 
 
@@ -39,6 +41,8 @@ def parse(text: str) -> Basic | MatrixBase | None:
     """`text` as a sympy object, unevaluated where possible; None when it cannot be parsed."""
     if len(text) > MAX_ANSWER_CHARS:
         return None
+    if "^{\\circ}" in text and _TRIGONOMETRIC.search(text):
+        text = text.replace("^{\\circ}", "\\cdot\\frac{\\pi}{180}")
     try:
         normal = normalize_latex(_SUBSCRIPT.sub(r"_{\1}", text), _NORMALIZATION)
         parsed = latex2sympy(
@@ -62,15 +66,19 @@ def parses(text: str) -> bool:
     return parsed is not None
 
 
-def value(text: str) -> Fraction | None:
-    """The real number that `text` writes, to 30 digits; None when it is not a real number."""
+def value(text: str) -> tuple[Fraction, bool] | None:
+    """(value, exact) of the real number that `text` writes, to 50 digits where it is not rational; None when it
+    is not a real number."""
     parsed = parse(text)
     if not isinstance(parsed, Expr) or parsed.free_symbols:
         return None
     _refuse_large(parsed)
     try:
-        number = parsed.evalf(30)
-        return Fraction(str(number)) if number.is_Float or number.is_Integer else None
+        whole = parsed.doit()
+        if whole.is_Rational:
+            return Fraction(int(whole.p), int(whole.q)), True
+        number = parsed.evalf(_PRECISION)
+        return (Fraction(str(number)), False) if number.is_Float else None
     except (Exception, RecursionError):
         return None
 
@@ -123,21 +131,25 @@ def _verify(gold: Any, answer: Any) -> bool:
 
 
 def _numerically_same(gold: Expr, answer: Expr) -> bool | None:
-    """Compare two constants to 30 digits; None when that does not decide it.
+    """Compare two constants, exactly where they are rational; None when 50 digits do not decide it.
 
     math-verify drops what is smaller than 1e-15, so that 2^-60 would equal 2^-61.
     """
-    first, second = gold.evalf(30), answer.evalf(30)
+    whole = gold.doit(), answer.doit()
+    if whole[0].is_Rational and whole[1].is_Rational:
+        return bool(whole[0] == whole[1])
+    first, second = gold.evalf(_PRECISION), answer.evalf(_PRECISION)
     if not (first.is_number and second.is_number) or first.has(S.NaN) or second.has(S.NaN):
         return None
     if first.is_infinite or second.is_infinite:
         return bool(first == second)
-    size = max(abs(complex(first)), abs(complex(second)))
-    difference = abs(complex((first - second).evalf(15)))
-    if size == 0 or difference <= 1e-18 * size:
+    size = max(abs(first).evalf(15), abs(second).evalf(15))  # sympy's numbers: a float overflows at 2^1024
+    difference = abs(first - second).evalf(15)
+    if size == 0 or difference <= size * sympy.Rational(1, 10**40):
         return True
-    floats = gold.has(sympy.Float) or answer.has(sympy.Float)
-    return difference <= 1e-7 * size if floats else (False if difference > 1e-12 * size else None)
+    if gold.has(sympy.Float) or answer.has(sympy.Float):
+        return bool(difference <= size * sympy.Rational(1, 10**7))
+    return False if difference > size * sympy.Rational(1, 10**12) else None
 
 
 def _differ_at_a_point(gold: Any, answer: Any) -> bool:
@@ -160,8 +172,8 @@ def _differ_at_a_point(gold: Any, answer: Any) -> bool:
     values = [e.evalf(20, subs=point) for e in (gold, answer)]
     if not all(v.is_Float for v in values):
         return False
-    first, second = (float(v) for v in values)
-    return math.isfinite(first - second) and abs(first - second) > 1e-6 * max(abs(first), abs(second))
+    first, second = values
+    return bool(abs(first - second) > sympy.Rational(1, 10**6) * max(abs(first), abs(second)))
 
 
 def _as_set(term: Any) -> sympy.Set | None:

@@ -66,6 +66,7 @@ _NOT_UNITS = {
 }  # fmt: skip
 _TRAILING = re.compile(r"(?P<words>[A-Za-zµ/][A-Za-zµ .'·/-]*)(?:\^?\s*\{?(?P<power>[23])\}?)?$")
 _TEXT_END = re.compile(r"\\text\{(?P<words>[^{}]*)\}\s*(?:\^\s*\{?(?P<power>-?\d)\}?)?$")
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _DEGREE_END = re.compile(r"\s*\^\{\\circ\}\s*(?:\\text\{)?\s*(?P<scale>[CF]?)\}?$")
 
 
@@ -120,7 +121,7 @@ def take_unit(text: str) -> tuple[str, Unit | None]:
         if text.endswith(sign) and len(text) > len(sign):
             return text[: -len(sign)].strip(), Unit(name)
     degree = _DEGREE_END.search(text)
-    if degree and text[: degree.start()].strip():
+    if degree and text[: degree.start()].strip() and not _TRIGONOMETRIC.search(text):
         scale = {"C": "celsius", "F": "fahrenheit"}.get(degree["scale"], "degree")
         return text[: degree.start()].strip(), Unit(scale)
     return _text_unit(text) or _word_unit(text) or (text, None)

@@ -80,7 +80,7 @@ def config(stage="rl", **more):
 
 
 def test_mels_published_setting_is_one_update_of_128_questions_and_135_steps():
-    """128 questions x 8 responses on 8 GPUs, one update a rollout batch, 17,398 questions (METHODS "MEL")."""
+    """128 questions x 8 responses on 8 GPUs, one update a rollout batch, 17,398 questions."""
     plan = batch_plan({**TRL, "gradient_accumulation_steps": 16}, processes=8, questions=17_398)
     assert (plan.completions_per_step, plan.questions_per_step) == (1024, 128)
     assert plan.steps_per_generation_served == 1
@@ -331,7 +331,7 @@ def test_a_bad_accelerate_file_is_refused(tmp_path):
 
 
 def test_length_budget_of_each_phase_against_the_context():
-    """An analysis reads two solutions, a replay reads a meta-experience (METHODS "MEL" 3-4)."""
+    """An analysis reads two solutions, a replay reads a meta-experience (MEL 3.2-3.3)."""
     run = config(max_completion_length=1024, objectives={"meta_experience": {}})
     report = make_report(run, Launch(), ModelFacts("test", context=4096))
     rollout, analysis, replay = report.phases

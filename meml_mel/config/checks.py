@@ -139,7 +139,7 @@ def _algorithm(config: RunConfig) -> Iterator[str]:
 
 
 def _generations(config: RunConfig) -> Iterator[str]:
-    """Saves fall on generation boundaries (DESIGN "Checkpoints and resume"); objectives need whole ones."""
+    """Saves fall on generation boundaries; objectives need whole ones."""
     trl = config.trl
     accumulation = trl["gradient_accumulation_steps"]
     per_generation = trl["steps_per_generation"] or accumulation

@@ -38,7 +38,7 @@ from .sections import (
 )
 from .yaml_io import read_mapping, to_yaml
 
-ANALYSIS_TOKENS = 2048  # [O], METHODS "MEL", settings
+ANALYSIS_TOKENS = 2048  # our choice: the paper names no limit (docs/mel.md)
 # Keys that may change between a run and its resumption: they decide where and what is told, not what is learnt.
 NOT_IN_DIGEST = frozenset(
     [

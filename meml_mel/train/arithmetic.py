@@ -147,7 +147,7 @@ def _extra_generation(config: RunConfig) -> int:
 
 
 def length_budget(config: RunConfig, facts: ModelFacts) -> tuple[Phase, ...]:
-    """The largest sequence of each phase, in the order they run (METHODS "MEL", 1-5)."""
+    """The largest sequence of each phase, in the order they run (MEL 3.1-3.3)."""
     trl, sampling = config.trl, config.sampling
     limit = facts.context
     if trl["use_vllm"] and trl["vllm_max_model_length"]:

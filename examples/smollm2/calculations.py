@@ -111,9 +111,9 @@ def _result(tokens: list[tuple[str, str]], equals: int) -> Fraction | None:
     if not rest or rest[0][0] != "number":
         return None
     following = [t for t in rest[1 : MAX_UNIT_WORDS + 2] if t[0] != "word"][:2]
-    if len(following) == 2 and following[0][0] == "sign" and following[0][1] in "+-*/":
-        if following[1][0] == "number" or following[1][1] == "(":
-            return None
+    goes_on = len(following) == 2 and following[0][0] == "sign" and following[0][1] in "+-*/"
+    if goes_on and (following[1][0] == "number" or following[1][1] == "("):
+        return None
     return _value(rest[0][1])
 
 

@@ -131,7 +131,8 @@ def _cause(slip: Slip) -> str:
 
 
 SUCCESS = {
-    "arithmetic": "The right attempt carries every calculation out correctly. The wrong one needed a check of its result.",
+    "arithmetic": "The right attempt carries every calculation out correctly. "
+    "The wrong one needed a check of its result.",
     "operation": 'The right attempt computes "{right}": it says first what the result will mean. '
     "The wrong one needed that sentence before choosing an operation.",
     "quantity": 'The right attempt computes "{right}" with the quantity that the text gives for it. '
@@ -202,7 +203,8 @@ CLASSES = [
     ),
     (
         r"\$|\b(cost|price|pay|paid|spend|earn|dollars?|cents?)\b",
-        "- Price times count: if several things have a price each, then multiply each price by its own count, then add.",
+        "- Price times count: if several things have a price each, then multiply each price by its own count, "
+        "then add.",
     ),
     (
         r"",

@@ -82,19 +82,10 @@ class Cleaner:
             return self.reject(row, RowRejected("empty problem"), draft.id)
         key = problem_key(draft.problem, draft.kind)
         known = self._seen.get(key)
-        if known is not None:
-            held = self._questions[known].answer if known >= 0 else self._rejected[-1 - known].value
-            golds = self._golds.get(key, {normal_gold(held): held})
-            gold = normal_gold(draft.answer)
-            if gold in golds:
-                self.rows += 1
-                self._duplicates += 1
-                return None
-            self._golds[key] = golds | {gold: draft.answer}
-            if known >= 0:
-                self.rows += 1
-                self._duplicates += 1
-                return None
+        if known is not None and self._is_copy(key, known, draft.answer):
+            self.rows += 1
+            self._duplicates += 1
+            return None
         refused = self._fault(draft)
         if refused is not None:
             self.reject(row, refused, draft.id)
@@ -113,6 +104,18 @@ class Cleaner:
             )
         )
         return None
+
+    def _is_copy(self, key: bytes, known: int, answer: str) -> bool:
+        """Note a gold that differs; only a question whose earlier gold was rejected gets another chance."""
+        held = self._questions[known].answer if known >= 0 else self._rejected[-1 - known].value
+        if held == answer:
+            return True
+        golds = self._golds.get(key, {normal_gold(held): held})
+        normal = normal_gold(answer)
+        if normal in golds:
+            return True
+        self._golds[key] = golds | {normal: answer}
+        return known >= 0
 
     def _fault(self, draft: Draft) -> RowRejected | None:
         if not draft.answer:

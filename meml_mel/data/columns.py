@@ -33,7 +33,7 @@ def lookup(row: Any, path: str) -> Any:
     Keys may themselves hold dots and slashes (`experts.gpt-4o-2024.08.response`): the longest key that leads to
     a value wins. A number indexes a list.
     """
-    if isinstance(row, Mapping):
+    if isinstance(row, dict):
         if path in row:
             return row[path]
         cut = path.rfind(".")
@@ -86,7 +86,7 @@ def text_of(value: Any) -> str:
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(filter(None, map(text_of, value)))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         raise RowRejected("a column holds a mapping: name a dotted path into it", sorted(map(str, value)))
     return str(value).strip()
 
@@ -102,6 +102,6 @@ def last_user_message(messages: Any) -> str:
     if isinstance(messages, str):
         return messages.strip()
     for message in reversed(messages or []):
-        if isinstance(message, Mapping) and message.get("role") == "user":
+        if isinstance(message, dict) and message.get("role") == "user":
             return text_of(message.get("content"))
     raise RowRejected("the prompt has no user message", messages)

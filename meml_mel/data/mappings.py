@@ -49,7 +49,7 @@ _DAPO_BEFORE = re.compile(
     r"\A\s*Solve the following math problem step by step\. The last line of your response should be of the form "
     r"Answer: .{1,60}? is the answer to the problem\.\s*"
 )
-_DAPO_AFTER = re.compile(r'\s*Remember to put your answer on its own line after "Answer:"\.?\s*\Z')
+_DAPO_AFTER = 'Remember to put your answer on its own line after "Answer:"'
 _GSM8K_NOTE = re.compile(r"<<[^<>]*>>")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _RATIONALE_END = re.compile(
@@ -74,7 +74,11 @@ def dapo_math_17k(row: Row) -> Draft:
 
 
 def strip_dapo_instruction(text: str) -> str:
-    return _DAPO_AFTER.sub("", _DAPO_BEFORE.sub("", text)).strip()
+    before = _DAPO_BEFORE.match(text)
+    end = text.rfind(_DAPO_AFTER)
+    if end < 0 or text[end + len(_DAPO_AFTER) :].strip(" .\n"):
+        end = len(text)
+    return text[before.end() if before else 0 : end].strip()
 
 
 def verl(row: Row) -> Draft:
@@ -307,7 +311,7 @@ def _recognise(row: Row) -> str | None:
         if not text_of(lookup(row, "extra_info.raw_problem")):
             prompt = row["prompt"]
             text = last_user_message(prompt) if _is_chat(prompt) else ""
-            return "dapo_math_17k" if _DAPO_BEFORE.search(text) else "verl"
+            return "dapo_math_17k" if _DAPO_BEFORE.match(text) else "verl"
         return "verl"
     if {"Problem", "options", "correct"} <= row.keys() or {"options_raw", "annotated_formula"} <= row.keys():
         return "mathqa"

@@ -51,6 +51,7 @@ def test_same_text_of_another_kind_is_another_question():
 def test_case_counts_but_spacing_and_unicode_form_do_not():
     assert problem_key("caf\u00e9  x") == problem_key("cafe\u0301 x\n")
     assert problem_key("x") != problem_key("X")
+    assert problem_key("x² = 4") != problem_key("x2 = 4")
 
 
 def test_the_first_gradable_gold_is_kept_and_the_others_are_reported():

@@ -27,7 +27,7 @@ TRUTH = SolutionSource(ground_truth=True)
 E0, R1 = Expert("E0", solutions=TRUTH), Expert("r1", "Think.", SolutionSource(column="response"))
 SOLUTIONS = {
     "E0": {"q0": Solution("0", True), "q1": Solution("2", True), "q2": Solution("4", True)},
-    "r1": {"q0": Solution("7", False), "q1": Solution("2!", None)},
+    "r1": {"q0": Solution("0 by luck", False), "q1": Solution("2!", None)},
 }
 
 
@@ -83,7 +83,7 @@ def test_a_gold_that_cannot_be_graded_leaves_its_solution_ungraded():
 
 def test_keeping_all_keeps_what_is_known_of_each():
     rows, report = sft_rows(Q, [R1], SOLUTIONS, keep_only_correct=False)
-    assert [(r.response, r.correct) for r in rows] == [("7", False), ("2!", None)]
+    assert [(r.response, r.correct) for r in rows] == [("0 by luck", False), ("2!", None)]
     assert report.kept == {"r1": 2} and report.dropped == {"r1": {"no solution": 1}}
 
 
@@ -92,7 +92,7 @@ def test_an_ending_is_put_to_right_solutions_with_the_gold():
         "r1", solutions=SolutionSource(column="response", ending="\nThe answer is \\boxed{{answer}}.")
     )
     rows, _ = sft_rows(Q, [expert], SOLUTIONS, keep_only_correct=False, grade=grade)
-    assert [r.response for r in rows] == ["7", "2!\nThe answer is \\boxed{2}."]
+    assert [r.response for r in rows] == ["0 by luck", "2!\nThe answer is \\boxed{2}."]
 
 
 @pytest.mark.parametrize("name", ["a b", "../up", "r1/x", "-x", ".x", "ü", "x" * 65])
@@ -102,8 +102,8 @@ def test_names_that_cannot_stand_in_file_names_are_refused(name):
 
 
 def test_names_are_unique_whatever_their_case():
-    for twice in (["r1", "r1"], ["R1", "r1"]):
-        with pytest.raises(ValueError, match="two experts are named 'r1'"):
+    for twice in (["r1", "r1"], ["r1", "R1"], ["R1", "r1"]):
+        with pytest.raises(ValueError, match=f"two experts are named '{twice[1]}'"):
             check_experts([Expert(name) for name in twice])
     with pytest.raises(ValueError, match="expert 0 has an empty name"):
         question_expert_rows(Q, [Expert("")])

@@ -155,6 +155,14 @@ def test_a_wrong_type_names_key_value_and_expected_type(refused, text, parts):
 
 
 @pytest.mark.parametrize(
+    ("value", "hint"), [(True, int), (True, float), (1, bool), (1, str), ([1], int), (None, int)]
+)
+def test_typed_values_are_held_to_their_type_too(value, hint):
+    with pytest.raises(ConfigError, match="^key: "):
+        coerce(value, hint, "key")
+
+
+@pytest.mark.parametrize(
     ("text", "key", "nearest"),
     [
         ("lerning_rate: 1\n", "'lerning_rate'", "'learning_rate'"),

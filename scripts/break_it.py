@@ -23,16 +23,16 @@ RESUME = "tests/rlvr/test_resume.py"
 MUTATIONS = [
     (
         "gradient: supervised loss not scaled to cancel the mean over ranks",
-        "meml_mel/rlvr/trainer.py",
-        "return loss * self.accelerator.num_processes",
+        "meml_mel/rlvr/supervision.py",
+        "return loss * trainer.accelerator.num_processes",
         "return loss",
         f"{GRADIENT} -k process",
     ),
     (
         "gradient: supervised loss divided by accumulation",
-        "meml_mel/rlvr/trainer.py",
-        "return loss * self.accelerator.num_processes",
-        "return loss * self.accelerator.num_processes / self.args.gradient_accumulation_steps",
+        "meml_mel/rlvr/supervision.py",
+        "return loss * trainer.accelerator.num_processes",
+        "return loss * trainer.accelerator.num_processes / trainer.args.gradient_accumulation_steps",
         GRADIENT,
     ),
     (
@@ -58,8 +58,8 @@ MUTATIONS = [
     ),
     (
         "gradient: text targets without their end token",
-        "meml_mel/rlvr/trainer.py",
-        "target = [*target, self.processing_class.eos_token_id]",
+        "meml_mel/rlvr/supervision.py",
+        "target = [*target, self.trainer.processing_class.eos_token_id]",
         "target = [*target]",
         GRADIENT,
     ),
@@ -73,8 +73,8 @@ MUTATIONS = [
     (
         "gradient: supervised examples of every micro-step land in the first",
         "meml_mel/rlvr/trainer.py",
-        "self._supervised(model, plan[self.micro_step], sync_last=False)",
-        "self._supervised(model, plan[0], sync_last=False)",
+        "self.supervision.backward(model, self.micro_step)",
+        "self.supervision.backward(model, 0)",
         GRADIENT,
     ),
     (

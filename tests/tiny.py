@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from meml_mel.data.question import Question
 from meml_mel.grading.verdict import Grade
-from meml_mel.rlvr.trainer import Row
+from meml_mel.rlvr.rows import Row
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'][0] }}>{{ m['content'] }}<end>{% endfor %}"

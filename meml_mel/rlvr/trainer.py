@@ -8,39 +8,27 @@ and `advantage: grpo` this is TRL's GRPOTrainer, number for number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from accelerate.utils import DistributedType
 from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
-from ..data.question import Question
 from ..grading.verdict import Grade
 from . import advantages, checkpoint
 from .generation import GradeMany, PhaseGenerator
-from .losses import TokenExample, deal, pad, weighted_kl, weighted_nll
 from .monitor import Phases, ReporterPace, StepMetrics
-from .objective import Objective, Outcome, StepContext, SupervisedExample, run_waves
+from .objective import Objective, StepContext, run_waves
 from .options import AlgorithmConfig, PhaseSampling, SupervisedConfig
 from .records import ROLLOUT_SCHEMA, MetricsLog, Records
 from .refill import refill
 from .rollouts import Message, Rollout, ScoredBatch, collect
+from .rows import Row, check_settings, experts_of
 from .sampler import QuestionSampler, RefillStream
 from .saving import CompleteCheckpoints
-from .trl_adapter import SampledRow, TRLAdapter, check_skip
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One (question, expert) with its solve prompt as messages; `expert` is "" where there is only one."""
-
-    question: Question
-    expert: str
-    prompt: tuple[Message, ...]
+from .supervision import Supervision
+from .trl_adapter import SampledRow, TRLAdapter
 
 
 def as_messages(messages: list[Message]) -> list[Message]:
@@ -54,7 +42,8 @@ class _OwnStep(TrainerCallback):
         self.trainer = trainer
 
     def on_step_end(self, args, state, control, **kwargs) -> None:
-        self.trainer.take_own_step()
+        if self.trainer.supervision.own_step():
+            self.trainer.record_losses("own_step_loss")
 
 
 class _Epoch(TrainerCallback):
@@ -66,15 +55,6 @@ class _Epoch(TrainerCallback):
     def on_epoch_begin(self, args, state, control, **kwargs) -> None:
         if self.trainer.row_sampler is not None:
             self.trainer.row_sampler.set_epoch(int((state.epoch or 0) + 1e-6))
-
-
-@dataclass
-class _Step:
-    """What the current generation left for its micro-steps: `plan[micro_step]` -> sub-batches of this rank."""
-
-    plan: list[list[tuple[TokenExample, ...]]] = field(default_factory=list)
-    own_plan: list[tuple[TokenExample, ...]] = field(default_factory=list)
-    losses: dict[str, float] = field(default_factory=dict)
 
 
 class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
@@ -113,16 +93,14 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         eval_rows: Sequence[Row] = (),
         **kwargs: Any,
     ):
-        self.experts = _experts(rows)
+        self.experts = experts_of(rows)
         self.rows_by_key = {(row.question.id, row.expert): row for row in [*rows, *eval_rows]}
         self.questions = {row.question.id: row.question for row in [*rows, *eval_rows]}
-        _check(args, algorithm, objectives, rows, len(self.experts))
+        check_settings(args, algorithm, objectives, len(self.experts))
         self.grade = grade
         self.algorithm = algorithm
         self.objectives = list(objectives)
         self.render = render
-        self.max_length = max_length
-        self.supervised = supervised
         self.config_digest = config_digest
         self.model_revision = model_revision
         self.row_sampler: QuestionSampler | None = None
@@ -130,7 +108,6 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         self.refill_stream = RefillStream(len(rows) // len(self.experts), args.seed)
         self._grades: list[Grade] = []
         self._known_grades: list[Grade] | None = None
-        self._current = _Step()
 
         pace, args.logging_steps = args.logging_steps, 1
         args.logging_nan_inf_filter = False  # a NaN loss must not look like the one before
@@ -150,6 +127,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         self.pace = ReporterPace(self, int(pace))
         for callback in (StepMetrics(self.metrics_log), _Epoch(self), _OwnStep(self)):
             self.add_callback(callback)
+        self.supervision = Supervision(self, supervised, render, max_length)
         self.generator = PhaseGenerator(
             trainer=self,
             sampling=sampling or {},
@@ -285,20 +263,19 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
 
     def _examine(self, batch: ScoredBatch) -> None:
         """Run the objectives and plan their supervised examples over ranks and micro-steps."""
-        self._current = _Step()
-        if not self.objectives:
-            return
         context = StepContext(seed=self.args.seed, step=batch.step, questions=len(batch.questions))
         outcomes = run_waves(self.objectives, batch, context, self._extra_generation)
-        for name, outcome in outcomes.items():
-            self.record_metrics({f"objective/{name}/{key}": value for key, value in outcome.metrics.items()})
+        for objective in self.objectives:
+            outcome, fields = outcomes[objective.name], getattr(objective, "schema", None)
+            self.record_metrics({f"objective/{objective.name}/{k}": v for k, v in outcome.metrics.items()})
             if self.accelerator.is_main_process:
-                objective = next(o for o in self.objectives if o.name == name)
-                fields = getattr(objective, "schema", None)
                 own = {"model_revision": self.model_revision} if fields and "model_revision" in fields else {}
-                self.records.write(name, batch.step, [record | own for record in outcome.records], fields)
-        self._current.plan = self._plan(outcomes, own_step=False, micro_steps=self.args.steps_per_generation)
-        self._current.own_plan = self._plan(outcomes, own_step=True, micro_steps=1)[0]
+                records = [record | own for record in outcome.records]
+                self.records.write(objective.name, batch.step, records, fields)
+        self.supervision.plan(
+            [example for outcome in outcomes.values() for example in outcome.examples],
+            [example for outcome in outcomes.values() for example in outcome.own_step],
+        )
         for phase, seconds in self.generator.seconds.items():
             self.phases.seconds[phase] += seconds
         self.record_metrics({f"tokens/{phase}": tokens for phase, tokens in self.generator.tokens.items()})
@@ -309,128 +286,15 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         self.phases.show(" + ".join(sorted({request.phase for request in requests})))
         return self.generator(requests)
 
-    def _plan(self, outcomes: dict[str, Outcome], own_step: bool, micro_steps: int) -> list[list[Any]]:
-        """This rank's sub-batches per micro-step; empty lists where the step has no example on any rank."""
-        wanted = [e for o in outcomes.values() for e in (o.own_step if own_step else o.examples)]
-        examples = self._tokenized(wanted)
-        if not examples:
-            return [[] for _ in range(micro_steps)]
-        dummy = TokenExample(
-            prompt_ids=examples[0].prompt_ids[:1], target_ids=examples[0].target_ids[:1], weight=0.0
-        )
-        plan = deal(
-            examples, self.accelerator.num_processes, micro_steps, self.supervised.token_budget, dummy
-        )
-        self.record_metrics({"tokens/supervised": sum(len(e.target_ids) for e in examples)})
-        return plan[self.accelerator.process_index]
-
-    def _tokenized(self, wanted: Sequence[SupervisedExample]) -> list[TokenExample]:
-        """Examples in token ids; unfinished targets and rows longer than the context are left out and counted."""
-        if not wanted:
-            return []
-        prompts = self.tokenize_prompts([self.render(list(e.prompt)) for e in wanted])
-        teachers = [e for e in wanted if e.teacher_prompt is not None]
-        teacher_ids = dict(
-            zip(
-                map(id, teachers),
-                self.tokenize_prompts([self.render(list(e.teacher_prompt or ())) for e in teachers]),
-            )
-        )
-        examples, unfinished, too_long = [], 0, 0
-        for example, prompt_ids in zip(wanted, prompts, strict=True):
-            if example.target_ids is not None:
-                target = list(example.target_ids)
-                if not target or target[-1] not in self.eos_token_ids:
-                    unfinished += 1
-                    continue
-            else:
-                target = self.processing_class(text=example.target_text, add_special_tokens=False)[
-                    "input_ids"
-                ]
-                target = [*target, self.processing_class.eos_token_id]
-            teacher = tuple(teacher_ids[id(example)]) if example.teacher_prompt is not None else None
-            tokens = TokenExample(
-                tuple(prompt_ids), tuple(target), example.weight, teacher, example.objective
-            )
-            if self.max_length is not None and tokens.length > self.max_length:
-                too_long += 1
-                continue
-            examples.append(tokens)
-        self.record_metrics({"supervised/unfinished": unfinished, "supervised/too_long": too_long})
-        return examples
-
-    def score(self, items: Sequence[tuple[tuple[Message, ...], tuple[int, ...]]]) -> list[float]:
-        """Mean log-probability per token of each (prompt, target ids) under the policy now; collective."""
-        if not items:
-            return []
-        prompts = self.tokenize_prompts([self.render(list(prompt)) for prompt, _ in items])
-        examples = [TokenExample(tuple(p), tuple(t), 0.0) for p, (_, t) in zip(prompts, items, strict=True)]
-        plan = deal(examples, self.accelerator.num_processes, 1, self.supervised.token_budget, examples[0])
-        mine: list[tuple[TokenExample, float]] = []
-        self.model.eval()
-        with torch.no_grad():
-            for sub_batch in plan[self.accelerator.process_index][0]:
-                batch = pad(sub_batch, self.processing_class.pad_token_id, self.accelerator.device)
-                _, nll = weighted_nll(self.next_token_logps(self.model_wrapped, batch), batch)
-                mine += [(e, -value) for e, value in zip(sub_batch, nll.tolist(), strict=True)]
-        self.model.train()
-        scores = dict(self.gather(mine))
-        return [scores[example] for example in examples]
-
     # -- the loss ------------------------------------------------------------------------------------------
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         supervised = None
         if self.model.training:
             self.phases.show("update")
-            plan = self._current.plan
-            if plan and plan[self.micro_step]:
-                supervised = self._supervised(model, plan[self.micro_step], sync_last=False)
+            supervised = self.supervision.backward(model, self.micro_step)
         loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         return loss if supervised is None else loss + supervised
-
-    def _supervised(self, model, plan: list[tuple[TokenExample, ...]], sync_last: bool) -> torch.Tensor:
-        """Backward each sub-batch apart (activations never add up) and return the sum for the log, detached.
-
-        The weights are final; only DDP's mean over ranks is cancelled. Gradients are not synchronised here
-        but in the policy's backward, which follows on every rank (`sync_last` where none does). DeepSpeed
-        steps its engine in every backward at the boundary (accelerate/utils/deepspeed.py), so there the
-        attached sum is returned and goes into the policy's backward.
-        """
-        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
-        total = torch.zeros((), device=self.accelerator.device)
-        for index, sub_batch in enumerate(plan):
-            synchronise = sync_last and index == len(plan) - 1
-            with torch.enable_grad():
-                if synchronise or deepspeed:
-                    loss = self._sub_batch_loss(model, sub_batch)
-                else:
-                    with self.accelerator.no_sync(model):
-                        loss = self._sub_batch_loss(model, sub_batch)
-                        self.accelerator.backward(loss)
-                        loss = loss.detach()
-                if synchronise and not deepspeed:
-                    self.accelerator.backward(loss)
-                    loss = loss.detach()
-            total = total + loss
-        return total
-
-    def _sub_batch_loss(self, model, sub_batch: tuple[TokenExample, ...]) -> torch.Tensor:
-        batch = pad(sub_batch, self.processing_class.pad_token_id, self.accelerator.device)
-        if sub_batch[0].teacher_ids is None:
-            loss, values = weighted_nll(self.next_token_logps(model, batch), batch)
-        else:
-            teacher = pad(
-                sub_batch, self.processing_class.pad_token_id, self.accelerator.device, teacher=True
-            )
-            with torch.no_grad():
-                teacher_logits = self.target_logits(model, teacher)
-            loss, values = weighted_kl(self.target_logits(model, batch), teacher_logits, batch)
-        for example, value in zip(sub_batch, values.tolist(), strict=True):
-            if example.objective:
-                losses = self._current.losses
-                losses[example.objective] = losses.get(example.objective, 0.0) + example.weight * value
-        return loss * self.accelerator.num_processes
 
     def training_step(self, model, inputs, num_items_in_batch):
         with self.phases("step"):
@@ -443,32 +307,15 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         seconds = self.phases.take()
         step = seconds.pop("time/step", 0.0)
         self.record_metrics(seconds | {"time/update": step - sum(seconds.values())})
-        if self._current.plan:
-            self._record_losses("loss")
+        if self.supervision.planned:
+            self.record_losses("loss")
 
-    def _record_losses(self, label: str) -> None:
+    def record_losses(self, label: str) -> None:
         """`objective/<name>/<label>`: weight x NLL summed over the examples of all ranks and micro-steps."""
-        losses, self._current.losses = self.gather([self._current.losses]), {}
-        for name in self._names:
-            self.record_metrics({f"objective/{name}/{label}": sum(rank.get(name, 0.0) for rank in losses)})
-
-    @property
-    def _names(self) -> list[str]:
-        return [objective.name for objective in self.objectives]
-
-    def take_own_step(self) -> None:
-        """An optimizer step of its own on the `own_step` examples, with clipping and the current learning rate."""
-        plan, self._current.own_plan = self._current.own_plan, []
-        if not plan:
-            return
-        model = self.model_wrapped
-        model.train()
-        self._supervised(model, plan, sync_last=True)
-        if self.args.max_grad_norm:
-            self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
-        self.optimizer.step()
-        model.zero_grad()
-        self._record_losses("own_step_loss")
+        losses, self.supervision.losses = self.gather([self.supervision.losses]), {}
+        for objective in self.objectives:
+            total = sum(rank.get(objective.name, 0.0) for rank in losses)
+            self.record_metrics({f"objective/{objective.name}/{label}": total})
 
     # -- records and checkpoints ---------------------------------------------------------------------------
 
@@ -540,71 +387,3 @@ def _named(name: str, function: Callable) -> Callable:
 
     named.__name__ = name
     return named
-
-
-def _experts(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The experts of the first question; every other question must have the same, in the same order."""
-    if not rows:
-        raise ValueError("no rows to train on: every question was left out, see the data report")
-    first = rows[0].question.id
-    experts = []
-    for row in rows:
-        if row.question.id != first:
-            break
-        experts.append(row.expert)
-    if len(set(experts)) != len(experts):
-        raise ValueError(f"question {first!r} has an expert twice: {experts}")
-    for start in range(0, len(rows), len(experts)):
-        group = rows[start : start + len(experts)]
-        if [r.expert for r in group] != experts or len({r.question.id for r in group}) != 1:
-            raise ValueError(
-                f"rows must be question-major with experts {experts} for every question; question "
-                f"{group[0].question.id!r} has {[r.expert for r in group]}"
-            )
-    if len({r.question.id for r in rows}) != len(rows) // len(experts):
-        raise ValueError("question ids are not unique: two questions share one")
-    return tuple(experts)
-
-
-def _check(
-    args: GRPOConfig,
-    algorithm: AlgorithmConfig,
-    objectives: Sequence[Objective],
-    rows: Sequence[Row],
-    experts: int,
-) -> None:
-    """Refuse contradictory settings (DESIGN: bad configuration fails before compute is spent)."""
-    # What the user wrote for scale_rewards is checked by the configuration; here TRL's default can't be told from it.
-    advantages.validate(
-        algorithm.advantage,
-        None,
-        args.loss_type,
-        negative_advantages=algorithm.negative_advantages,
-        rft_divisor=algorithm.rft_divisor,
-        updates_per_generation=max(1, args.steps_per_generation // args.gradient_accumulation_steps)
-        * args.num_iterations,
-    )
-    if algorithm.skip_zero_advantage_rows:
-        check_skip(args)
-    groups = args.generation_batch_size // args.num_generations
-    if groups % experts:
-        raise ValueError(
-            f"one generation holds {groups} groups of {args.num_generations}, not a multiple of {experts} experts: "
-            f"make per_device_train_batch_size x processes x steps_per_generation a multiple of "
-            f"{experts * args.num_generations}"
-        )
-    if objectives and args.steps_per_generation != args.gradient_accumulation_steps:
-        raise ValueError(
-            f"with objectives one generation serves one optimizer step: steps_per_generation="
-            f"{args.steps_per_generation} must equal gradient_accumulation_steps={args.gradient_accumulation_steps} "
-            "(leave steps_per_generation unset)"
-        )
-    serves = args.steps_per_generation * args.num_iterations
-    if args.save_strategy == "steps" and (int(args.save_steps) * args.gradient_accumulation_steps) % serves:
-        raise ValueError(
-            f"save_steps={args.save_steps} falls inside a generation, which serves "
-            f"{serves / args.gradient_accumulation_steps:g} optimizer steps: make it a multiple of that"
-        )
-    names = [objective.name for objective in objectives]
-    if len(set(names)) != len(names):
-        raise ValueError(f"an objective is given twice: {names}")

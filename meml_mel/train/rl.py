@@ -112,7 +112,7 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
             args,
             rows,
             lambda items: pool.grade([GradeItem(q.answer, text, q.kind, cut) for q, text, cut in items]),
-            objectives=objectives.build(config, prompts, lambda items: trainer.score(items)),
+            objectives=objectives.build(config, prompts, lambda items: trainer.supervision.score(items)),
             algorithm=config.algorithm,
             sampling={"analysis": config.sampling.analysis, "replay": config.sampling.replay},
             supervised=config.supervised,

@@ -13,7 +13,7 @@ from ..data.question import Question
 from ..meml.experts import question_expert_rows
 from ..prompts.format import PromptFormat
 from ..prompts.library import Prompts
-from ..rlvr.trainer import Row
+from ..rlvr.rows import Row
 from .common import data_facts
 
 
@@ -38,7 +38,8 @@ def gather(config: RunConfig, gradable: Callable[[str, str], bool] | None = None
 
         sets = {}
         for source in config.decontaminate.against:
-            held = load_questions(source, gradable)
+            # An evaluation question overlaps whether or not its gold can be graded.
+            held = load_questions(source, gradable=lambda gold, kind: True)
             name = source.path if source.path not in sets else f"{source.path}#{len(sets)}"
             sets[name] = held.questions
             facts[f"against {name}"] = data_facts(held.report)

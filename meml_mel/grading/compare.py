@@ -28,6 +28,10 @@ from .units import conflict
 MAX_ITEMS = 60  # longer lists are compared as text only
 
 
+class TooLargeError(ArithmeticError):
+    """Evaluating this would not end in reasonable time."""
+
+
 class Algebra(Protocol):
     """What compares formulas: `symbolic`, or a stand-in that says it is needed (grader.py)."""
 
@@ -298,6 +302,8 @@ def _same_sequence(gold: Term, answer: Term, algebra: Algebra) -> bool:
             return True
         if isinstance(answer, Words):
             return False
+        if gold.open == ":":
+            return _quotient(gold, answer)
         if _unordered(gold) and all(same(item, answer, algebra) for item in gold.items):
             return True
         return _same_whole(gold, answer, algebra)
@@ -380,6 +386,14 @@ def _same_ratio(gold: Sequence, answer: Sequence) -> bool:
     if len(first) != len(second) or 0 in first or 0 in second:
         return False
     return all(a * second[0] == b * first[0] for a, b in zip(first, second, strict=True))
+
+
+def _quotient(ratio: Sequence, number: Term) -> bool:
+    """Is the ratio a:b written as the fraction a/b on the other side?"""
+    values = [item.value for item in ratio.items if isinstance(item, Number)]
+    if len(values) != 2 or values[1] == 0 or not isinstance(number, Number):
+        return False
+    return same_number(Number(ratio.text, values[0] / values[1]), number)
 
 
 def _same_whole(gold: Term, answer: Term, algebra: Algebra) -> bool:

@@ -37,6 +37,7 @@ from .verdict import Grade, Kind
 from .worker import READY
 
 _CHUNK = 16
+_SHORT = 400  # characters: longer texts are not even read in the calling process
 _START_SECONDS = 120.0
 _START_ATTEMPTS = 3
 _BOOTSTRAP = (
@@ -126,10 +127,11 @@ class GradingPool:
         grades: dict[Claim, Grade] = {}
         open_claims = []
         for one in dict.fromkeys(claims):
-            try:
-                grades[one] = decide(one, NO_ALGEBRA)
-            except NeedsAlgebra:
+            grade = _decide_here(one)
+            if grade is None:
                 open_claims.append(one)
+            else:
+                grades[one] = grade
         if open_claims:
             self._mind_fork()
             with self._lock:
@@ -248,6 +250,16 @@ class GradingPool:
             waiting[probe] = [culprit]
             todo.add(probe)
             queue.appendleft(probe)
+
+
+def _decide_here(one: Claim) -> Grade | None:
+    """The grade where short texts and exact numbers decide it; None leaves it to a worker and its clock."""
+    if sum(len(gold) for gold in one.gold) > _SHORT or len(one.extracted or "") > _SHORT:
+        return None
+    try:
+        return decide(one, NO_ALGEBRA)
+    except NeedsAlgebra:
+        return None
 
 
 def _probe(one: Claim) -> Claim:

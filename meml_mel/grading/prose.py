@@ -45,6 +45,7 @@ def math_spans(text: str) -> list[tuple[int, int, str]]:
     A dollar sign followed by prose before the next one is a currency sign, not a delimiter.
     """
     spans: list[tuple[int, int, str]] = []
+    unclosed: set[str] = set()  # searched for once: the scan stays linear
     position = 0
     while True:
         opening = _OPENING.search(text, position)
@@ -61,8 +62,9 @@ def math_spans(text: str) -> list[tuple[int, int, str]]:
                 continue
             end = closing.end()
         else:
-            end = text.find(_CLOSING[token], position)
+            end = -1 if token in unclosed else text.find(_CLOSING[token], position)
             if end < 0:
+                unclosed.add(token)
                 continue
             content = text[position:end]
             end += len(_CLOSING[token])

@@ -19,6 +19,7 @@ import sympy
 from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
 from sympy import Basic, Expr, MatrixBase, S
 
+from .compare import TooLargeError
 from .extract import MAX_ANSWER_CHARS
 
 # A number with more digits than this is not evaluated: 5^(5^(5^5)) would never end.
@@ -30,10 +31,6 @@ _NORMALIZATION = NormalizationConfig(
 _SUBSCRIPT = re.compile(r"_\s?\{\s?\\(?:text\{)?([A-Za-z0-9 ]+)\}?\s?\}")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _COMPLEX = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])")
-
-
-class TooLargeError(ArithmeticError):
-    """Evaluating this would not end in reasonable time."""
 
 
 @lru_cache(maxsize=8192)
@@ -250,7 +247,9 @@ def _digits(node: Any) -> float:
 def _magnitude(node: Any) -> float:
     """An upper estimate of log10 |node| for a constant; infinite where that overflows."""
     if node.is_Rational:
-        return (abs(node.p).bit_length() - abs(node.q).bit_length() + 1) * 0.30103
+        return math.log10(abs(node.p)) - math.log10(node.q) if node.p else -math.inf
+    if node.is_Float:
+        return float(sympy.log(abs(node), 10)) if node else -math.inf
     if node.is_Add:
         return max(_magnitude(arg) for arg in node.args) + math.log10(len(node.args))
     if node.is_Mul:

@@ -260,9 +260,9 @@ def name_like(text: str) -> bool:
 def _relation(text: str, gold: bool, depth: int) -> Term | None:
     top = [token for _, token, level in tokens(text) if level == 0]
     if "\\in" in top and "=" not in top:
-        name, *rest = split(text, {"\\in"})
-        if len(rest) == 1 and name_like(name):
-            return Named(text, squeeze(name), rest[0], _read(rest[0], gold, depth + 1))
+        sides = split(text, {"\\in"})
+        if len(sides) == 2 and name_like(sides[0]):
+            return Named(text, squeeze(sides[0]), sides[1], _read(sides[1], gold, depth + 1))
         return None
     if "=" not in top or any(token in _INEQUALITIES for token in top):
         return None

@@ -104,18 +104,24 @@ def render(checks: list[Check]) -> str:
 
 
 def installed_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    found = _distribution(name)
+    return None if found is None else found.version
 
 
 def requirements(name: str) -> list[str]:
     """A distribution's requirements as it states them; [] where it is not installed."""
-    try:
-        return metadata.requires(name) or []
-    except metadata.PackageNotFoundError:
-        return []
+    found = _distribution(name)
+    return [] if found is None else found.requires or []
+
+
+def _distribution(name: str) -> metadata.Distribution | None:
+    """The installed distribution of a package; vLLM's CPU build has a name of its own."""
+    for candidate in (name, f"{name}-cpu") if name == "vllm" else (name,):
+        try:
+            return metadata.distribution(candidate)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def python_and_packages(version: Callable[[str], str | None]) -> Iterator[Check]:

@@ -6,7 +6,7 @@ and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -98,8 +98,8 @@ class ScoredBatch:
 
 def collect(
     step: int,
-    questions: dict[str, Question],
-    prompts: dict[tuple[str, str], Sequence[Message]],
+    questions: Mapping[str, Question],
+    prompts: Mapping[tuple[str, str], Sequence[Message]],
     rollouts: Iterable[Rollout],
 ) -> ScoredBatch:
     """Group rollouts (question-major, then expert, then sample, as the sampler orders them) into a batch.

@@ -94,7 +94,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         **kwargs: Any,
     ):
         self.experts = experts_of(rows)
-        self.rows_by_key = {(row.question.id, row.expert): row for row in [*rows, *eval_rows]}
+        self.prompts = {(row.question.id, row.expert): row.prompt for row in rows}
         self.questions = {row.question.id: row.question for row in [*rows, *eval_rows]}
         check_settings(args, algorithm, objectives, len(self.experts))
         self.grade = grade
@@ -225,8 +225,7 @@ class RLVRTrainer(CompleteCheckpoints, TRLAdapter):
         )
 
     def batch(self, rollouts: Sequence[Rollout]) -> ScoredBatch:
-        prompts = {key: row.prompt for key, row in self.rows_by_key.items()}
-        return collect(self.state.global_step, self.questions, prompts, rollouts)
+        return collect(self.state.global_step, self.questions, self.prompts, rollouts)
 
     # -- advantages ----------------------------------------------------------------------------------------
 

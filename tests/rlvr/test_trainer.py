@@ -188,6 +188,33 @@ def test_own_step_is_an_optimizer_step_on_those_examples_alone(tmp_path):
         assert torch.allclose(parameter, keep.after_rl[name] - 0.1 * expected[name], atol=1e-6), name
 
 
+def test_lora_learns_the_supervised_target_in_the_adapter_alone(tmp_path):
+    """One SGD step on one example with rewards that cancel: the adapter moves down the example's NLL."""
+    from peft import LoraConfig
+
+    prompt = ({"role": "user", "content": "p"},)
+    target = (10, 11, 2)
+
+    def outcome(batch):
+        return Outcome(examples=[SupervisedExample("watch", "q0", prompt, 1.0, target)])
+
+    trainer = RLVRTrainer(
+        tiny.model(),
+        config(tmp_path, max_steps=1, optim="sgd", learning_rate=0.1, max_grad_norm=0.0),
+        tiny.rows(7),
+        by_problem({f"q{i}": 4 for i in range(7)}),  # all right: no advantage
+        objectives=[Watch(outcome)],
+        processing_class=tiny.tokenizer(),
+        peft_config=LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
+    )
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    likelihood = trainer.supervision.score([(prompt, target)])[0]
+    trainer.train()
+    changed = {n for n, p in trainer.model.named_parameters() if not torch.equal(p, before[n])}
+    assert changed and all("lora_B" in name for name in changed)  # A's gradient is 0 while B is 0
+    assert trainer.supervision.score([(prompt, target)])[0] > likelihood
+
+
 def test_unfinished_targets_are_no_examples_and_are_counted(tmp_path):
     prompt = ({"role": "user", "content": "p"},)
 

@@ -114,21 +114,22 @@ def _cut_run_on(text: str) -> str:
             text = text[: marker.start()]
             break
     given = [m.start() for m in (_BOX.search(text), _MARKER.search(text)) if m]
-    if given:
-        after = _NEXT_TASK.search(text, min(given))
-        if after:
-            text = text[: after.start()]
-    return text
+    task = _NEXT_TASK.search(text)
+    if task and text[: task.start()].strip() and is_bare(text[: task.start()]):  # "Yes.\n\nQuestion: ..."
+        return text[: task.start()]
+    task = _NEXT_TASK.search(text, min(given)) if given else None
+    return text[: task.start()] if task else text
 
 
 # ---------------------------------------------------------------- \boxed
 
 _BOX = re.compile(r"\\f?boxed\b|\\fbox\b")
-_CONNECTED = re.compile(r"(?:\band\b|\bor\b|[,;&])", re.I)
+_CONNECTED = re.compile(r"\b(?:and|or)\b", re.I)
+_NOTHING_BETWEEN = re.compile(r"(?:[\s$,;.&()\[\]{}\\]|quad|text|and|or)*")
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w{1,4}\}?)?\s{0,2}=\s{0,2}$")
 _NOT_CONNECTED = re.compile(
-    r"\b(?:so|thus|therefore|hence|then|wait|actually|instead|rather|but|not|which|equals?|is|simplif\w+|"
-    r"approximately|correct\w*|that)\b|[.!?]\s|[.!?]$|=|\n\s*\n",
+    r"\b(?:so|thus|therefore|hence|then|wait|actually|instead|rather|but|not?|which|equals?|is|simplif\w+|"
+    r"approximately|correct\w*|that|check|final\w*|now|should|sorry|maybe)\b|[.!?]\s|[.!?]$|=|\n\s*\n",
     re.I,
 )
 
@@ -158,8 +159,9 @@ def _boxed(text: str, tolerant: bool) -> str | None:
         if earlier is None or end > start or len(between) > 70 or not earlier.strip():
             break
         between = _NAMED.sub("", between)  # "x = \boxed{1} and y = \boxed{2}"
-        close = len(between.strip(" $\\()[]\n")) == 0
-        if not close and (not _CONNECTED.search(between) or _NOT_CONNECTED.search(between)):
+        if _NOT_CONNECTED.search(between):
+            break
+        if not _NOTHING_BETWEEN.fullmatch(between) and not _CONNECTED.search(between):
             break
         if earlier.strip() != parts[-1]:
             parts.append(earlier.strip())

@@ -56,6 +56,7 @@ class Claim:
     extracted: str | None
     kind: Kind = "math"
     truncated: bool = False
+    serial: int = 0  # tells equal claims apart where each is to be graded for itself
 
 
 def grade(gold: Gold, answer: str, kind: Kind = "math", truncated: bool = False) -> Grade:

@@ -27,7 +27,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -82,14 +82,17 @@ class _Worker:
 
 
 class GradingPool:
-    """Killable grading workers. `timeout`: CPU seconds per claim. Start-up (about 2 s) is paid on first use."""
+    """Killable grading workers; starting them (1-3 s) is paid on entering, or on first use.
 
-    def __init__(self, workers: int = 2, timeout: float = 5.0):
+    `timeout`: CPU seconds per claim. `deduplicate=False` grades equal claims each for itself (for measuring).
+    """
+
+    def __init__(self, workers: int = 2, timeout: float = 5.0, deduplicate: bool = True):
         if workers < 1 or timeout <= 0:
             raise ValueError(
                 f"workers={workers}, timeout={timeout}: at least one worker and a positive time are needed"
             )
-        self.workers, self.timeout = workers, timeout
+        self.workers, self.timeout, self.deduplicate = workers, timeout, deduplicate
         self._reset()
 
     def _reset(self) -> None:
@@ -100,11 +103,11 @@ class GradingPool:
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop_all, self._pool, self._pid)
 
-    def __getstate__(self) -> tuple[int, float]:  # TRL may send a reward function to another process
-        return self.workers, self.timeout
+    def __getstate__(self) -> tuple[int, float, bool]:  # TRL may send a reward function to another process
+        return self.workers, self.timeout, self.deduplicate
 
-    def __setstate__(self, state: tuple[int, float]) -> None:
-        self.workers, self.timeout = state
+    def __setstate__(self, state: tuple[int, float, bool]) -> None:
+        self.workers, self.timeout, self.deduplicate = state
         self._reset()
 
     def __enter__(self) -> GradingPool:
@@ -124,6 +127,8 @@ class GradingPool:
     def grade(self, items: Sequence[GradeItem]) -> list[Grade]:
         """One grade per item, in order. Raises as `grade` does (a gold that is not text, an unknown kind)."""
         claims = [claim(item.gold, item.answer, item.kind, item.truncated) for item in items]
+        if not self.deduplicate:
+            claims = [replace(one, serial=i) for i, one in enumerate(claims)]
         grades: dict[Claim, Grade] = {}
         open_claims = []
         for one in dict.fromkeys(claims):

@@ -311,10 +311,7 @@ def _rl_lines(b: BatchPlan) -> list[str]:
 def _row(label: str, value: Any, remark: str = "") -> list[str]:
     text = f"{label:<37}{value}"
     if remark and len(text) + len(remark) + 4 > WIDTH:
-        return [
-            text,
-            *textwrap.wrap(f"({remark})", WIDTH, initial_indent=" " * 37, subsequent_indent=" " * 38),
-        ]
+        return [text, *textwrap.wrap(f"({remark})", WIDTH, initial_indent="    ", subsequent_indent="     ")]
     return [f"{text}  ({remark})" if remark else text]
 
 

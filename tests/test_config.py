@@ -158,7 +158,7 @@ def test_a_wrong_type_names_key_value_and_expected_type(refused, text, parts):
     ("value", "hint"), [(True, int), (True, float), (1, bool), (1, str), ([1], int), (None, int)]
 )
 def test_typed_values_are_held_to_their_type_too(value, hint):
-    with pytest.raises(ConfigError, match="^key: "):
+    with pytest.raises(ConfigError, match=r"^key: "):
         coerce(value, hint, "key")
 
 

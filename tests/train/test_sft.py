@@ -207,6 +207,7 @@ def trained(tmp_path_factory):
     """One run of four steps from the command line."""
     folder = tmp_path_factory.mktemp("sft")
     model, tokenizer = tiny.model(), tiny.tokenizer()
+    model.generation_config.eos_token_id = 1  # <eos>; the tokenizer's own end is <end>, 2
     model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     mapping = config_mapping(

@@ -141,7 +141,7 @@ def best(text: str, found: list[Candidate]) -> Candidate:
 
 _SENTENCE = re.compile(
     r"\b(?:is|are|was|the|so|we|then|therefore|thus|hence|equals|answers?|which|it|that|this|there|total|find|have|"
-    r"has|because|since|let|step|gives|get)\b",
+    r"has|because|since|let|step|gives|get|know|think|cannot|will|would|you|they|she|he|am)\b|\bI(?= [a-z]{2})",
     re.I,
 )
 _PUNCTUATED = re.compile(r"(?<!\\)[.!?]\s|[。？！\u4e00-\u9fff]|[A-Za-z]{2}:\s|\?$|[A-Za-z]{2}!$")

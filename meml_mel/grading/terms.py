@@ -96,7 +96,7 @@ def read(text: str, *, gold: bool) -> Term | None:
 
 
 def _read(text: str, gold: bool, depth: int) -> Term:
-    text = strip_group(text.strip())
+    text = _strip_doubled(strip_group(text.strip()))
     if depth > MAX_DEPTH:
         return Formula(text)
     approximate = split(text, {"\\approx"})
@@ -121,6 +121,16 @@ def _read(text: str, gold: bool, depth: int) -> Term:
         or _ratio_or_union(text, gold, depth)
         or _atom(text, gold)
     )
+
+
+def _strip_doubled(text: str) -> str:
+    """ "((x))" without its outer parentheses: the parser's time grows exponentially with their depth."""
+    while text.startswith("((") and text.endswith("))"):
+        inner = text[1:-1].strip()
+        if matching(text, 0) != len(text) - 1 or matching(inner, 0) != len(inner) - 1:
+            return text
+        text = inner
+    return text
 
 
 # ---------------------------------------------------------------- lists

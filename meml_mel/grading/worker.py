@@ -1,35 +1,70 @@
-"""The process that grades: reads claims from a pipe, answers one by one, and is killed by its own CPU clock.
+"""The processes that grade.
 
-The kernel ends the process (SIGPROF) when a claim has used its CPU seconds, whatever it is doing: a signal
-handler would wait for a long integer power to return. CPU time, not wall time, so that a busy machine does not
-turn a right answer into a timed-out one. It ends by itself when the other end of the pipe is gone.
+A *template* is a fresh interpreter that imports the computer algebra once (seconds) and then forks workers on
+request (milliseconds): it has no threads and no CUDA, so that forking it is safe, and a killed worker costs
+next to nothing. It neither imports the caller's main module nor torch. A *worker* reads claims from a pipe and
+answers one by one. The kernel ends it (SIGPROF) when a claim has used its CPU seconds, whatever it is doing: a
+signal handler would wait for a long integer power to return. CPU time, not wall time, so that a busy machine
+does not turn a right answer into a timed-out one. Both end by themselves when the other end is gone.
 """
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
+import socket
+import struct
 from multiprocessing.connection import Connection
 
 MEMORY_BYTES = 4 << 30
-READY = "ready"
+FORK, WAIT = 1, 2
+REQUEST = struct.Struct("!bq")  # what is asked, of which process
+REPLY = struct.Struct("!q")  # FORK: the worker's process id (0 on start: ready); WAIT: its exit status
 
 
-def main(descriptor: int, timeout: float) -> None:
-    """Serve the pipe `descriptor`: lists of claims in, one grade per claim out, in order."""
+def template(descriptor: int, timeout: float) -> None:
+    """Serve the socket `descriptor`: fork a worker for a pipe that is passed, or wait for one to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     _limit_memory()
 
     from . import symbolic
-    from .grader import decide
 
     symbolic.same(
         "\\frac{x+1}{2}", "\\frac{x}{2}+\\sqrt{\\frac14}"
     )  # the parser's tables are built on first use
+    gc.freeze()
+    with socket.socket(fileno=descriptor) as orders:
+        orders.sendall(REPLY.pack(0))
+        while True:
+            try:
+                request, pipes, _, _ = socket.recv_fds(orders, REQUEST.size, 1)
+            except ConnectionResetError:
+                return
+            if len(request) < REQUEST.size:
+                return
+            order, process = REQUEST.unpack(request)
+            if order == WAIT:
+                reply = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            else:
+                reply = os.fork()
+                if reply == 0:
+                    orders.close()
+                    _serve(pipes[0], timeout)
+                    os._exit(0)
+                os.close(pipes[0])
+            orders.sendall(REPLY.pack(reply))
+
+
+def _serve(descriptor: int, timeout: float) -> None:
+    """Lists of claims in, one grade per claim out, in order."""
+    from . import symbolic
+    from .grader import decide
+
     pipe = Connection(descriptor)
     try:
-        pipe.send(READY)
         while True:
             for claim in pipe.recv():
                 signal.setitimer(signal.ITIMER_PROF, timeout)

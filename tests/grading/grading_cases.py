@@ -121,7 +121,10 @@ MATH: dict[str, list[tuple[str | list[str], str, str]]] = {
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "1,2,3,4", W), (r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)", R),
         (r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}", W),
         (r"\begin{pmatrix}0.5&2\\3&4\end{pmatrix}", r"\begin{pmatrix}\frac12&2\\3&4\end{pmatrix}", R),
-        (r"\begin{pmatrix}6&8\\10&12\end{pmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}+\begin{pmatrix}5&6\\7&8\end{pmatrix}", R),
+        (
+            r"\begin{pmatrix}6&8\\10&12\end{pmatrix}",
+            r"\begin{pmatrix}1&2\\3&4\end{pmatrix}+\begin{pmatrix}5&6\\7&8\end{pmatrix}", R,
+        ),
     ],
     "equations": [
         ("5", "x=5", R), ("x=5", "5", R), ("x=5", "y=5", W), ("x=5", "x=6", W), ("5", "5=x", R),

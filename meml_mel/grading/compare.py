@@ -6,6 +6,7 @@ The gold stands first throughout: some rules are not symmetric (a gold "x = 5" a
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Protocol
 
@@ -254,8 +255,14 @@ def _same_relation(gold: Term, answer: Term, algebra: Algebra) -> bool:
     if isinstance(gold, Equation):
         return isinstance(answer, Equation) and _equations(gold, answer, algebra)
     assert isinstance(answer, Equation)
+    if _POWER.search(_COMMAND.sub("", answer.left)):  # x^2 + y^2 = 81 is a curve, not 81
+        return False
     side = read(answer.right, gold=False)
     return side is not None and same(gold, side, algebra)
+
+
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_POWER = re.compile(r"[A-Za-z][^=]*\)\s?\^|[A-Za-z]\s?\^")
 
 
 def _names_agree(gold: str, answer: str) -> bool:

@@ -10,7 +10,8 @@ from meml_mel.grading import Grade, grade
 
 def disagreements(rows, kind):
     found = [(gold, answer, expected, grade(gold, answer, kind)) for gold, answer, expected in rows]
-    return [f"{gold!r} | {answer[:80]!r}: {expected}, not {got}" for gold, answer, expected, got in found if got.verdict != expected]
+    wrong = [row for row in found if row[3].verdict != row[2]]
+    return [f"{gold!r} | {answer[:80]!r}: {expected}, not {got}" for gold, answer, expected, got in wrong]
 
 
 def test_there_are_at_least_150_cases():

@@ -57,7 +57,8 @@ PIECES = [
 
 
 @pytest.mark.parametrize(
-    ("reader", "pieces"), [(extract, PIECES), (choice.choice_letter, PIECES[::4]), (choice.boolean_answer, PIECES[::4])]
+    ("reader", "pieces"),
+    [(extract, PIECES), (choice.choice_letter, PIECES[::4]), (choice.boolean_answer, PIECES[::4])],
 )
 def test_200_kilobytes_of_anything_take_no_time(reader, pieces):
     """Extraction runs in the trainer's process without a clock: it must be linear, whatever it reads."""

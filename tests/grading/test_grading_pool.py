@@ -27,8 +27,9 @@ POISON = [
     r"\boxed{\prod_{k=1}^{10^8} k}",
 ]
 HOSTILE = [
-    r"\boxed{5^{5^{5^{5^{5}}}}}", "x" * 200_000, r"\boxed{" + "9" * 200_000 + "}", "\\boxed{\x00}", "\ud800", r"\boxed{x+1",
-    "}" * 9999, r"\boxed{" + "{" * 5000 + "}" * 5000 + "}", r"\boxed{" + "(" * 5000 + "}", r"\boxed{" + r"\frac{" * 300 + "}",
+    r"\boxed{5^{5^{5^{5^{5}}}}}", "x" * 200_000, r"\boxed{" + "9" * 200_000 + "}", "\\boxed{\x00}", "\ud800",
+    r"\boxed{x+1", "}" * 9999, r"\boxed{" + "{" * 5000 + "}" * 5000 + "}", r"\boxed{" + "(" * 5000 + "}",
+    r"\boxed{" + "(" * 200 + "x" + ")" * 200 + "}", r"\boxed{" + r"\frac{" * 300 + "}",
     r"\boxed{" + r"\sqrt{" * 40 + "x" + "}" * 40 + "}",
 ]  # fmt: skip
 
@@ -107,7 +108,9 @@ def test_it_works_from_threads(pool):
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
-    assert {k: [g.right for g in grades] for k, grades in results.items()} == {k: [True, False, True] for k in range(6)}
+    assert {k: [g.right for g in grades] for k, grades in results.items()} == {
+        k: [True, False, True] for k in range(6)
+    }
 
 
 def test_killed_workers_lose_nothing():
@@ -158,7 +161,9 @@ def test_a_script_needs_no_main_guard_and_its_workers_die_with_it(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline().strip() for _ in range(3)]
         process.kill()
@@ -185,8 +190,15 @@ def test_equal_claims_are_graded_once():
 
 def test_text_and_numbers_need_no_worker():
     pool = GradingPool()
-    rows = [("18", r"\boxed{18.0}"), ("1/2", "0.5"), ("(1,2)", "(1, 2)"), ("Evelyn", "Carla"), ("5", ""), ("1,2", "2,1")]
-    assert [g.right for g in pool.grade([GradeItem(*row) for row in rows])] == [True, True, True, False, False, True]
+    rows = [
+        ("18", r"\boxed{18.0}"),
+        ("1/2", "0.5"),
+        ("(1,2)", "(1, 2)"),
+        ("1,2", "2,1"),
+        ("Evelyn", "Carla"),
+        ("5", ""),
+    ]
+    assert [g.right for g in pool.grade([GradeItem(*row) for row in rows])] == [True] * 4 + [False] * 2
     assert not pool.pids
 
 

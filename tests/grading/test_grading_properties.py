@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from meml_mel.grading import grade
 from meml_mel.grading.extract import extract
 
-ALPHABET = list("0123456789xyabi+-*/=<>(){}[],.;:%$^_!| \\\n") + [
-    "\\frac{1}{2}", "\\sqrt{2}", "\\boxed{", "\\text{", "\\pm ", "\\le ", "\\cup ", "\\infty", "answer is ", "\x00", "\ud800", "é", "²",
-]  # fmt: skip
+ALPHABET = [
+    *"0123456789xyabi+-*/=<>(){}[],.;:%$^_!| \\\n",
+    *("\\frac{1}{2}", "\\sqrt{2}", "\\boxed{", "\\text{", "\\pm ", "\\le ", "\\cup ", "\\infty"),
+    *("answer is ", "\x00", "\ud800", "é", "²"),
+]
 hostile = st.text() | st.lists(st.sampled_from(ALPHABET), max_size=14).map("".join)
 small = st.integers(-999, 999)
 answers = (
@@ -66,7 +68,8 @@ def test_wrapping_and_prose_do_not_change_a_verdict(gold, answer):
 @given(small, st.integers(1, 99), st.integers(2, 9))
 def test_equal_fractions_are_equal_in_every_spelling(up, down, factor):
     value = Fraction(up, down)
-    spellings = [f"{up}/{down}", f"\\frac{{{up * factor}}}{{{down * factor}}}", f"\\dfrac{{{value.numerator}}}{{{value.denominator}}}"]
+    spellings = [f"{up}/{down}", f"\\frac{{{up * factor}}}{{{down * factor}}}"]
+    spellings.append(f"\\dfrac{{{value.numerator}}}{{{value.denominator}}}")
     if value.denominator == 1:
         spellings += [f"{value.numerator}", f"{value.numerator}.0", f"x = {value.numerator}"]
     other = f"\\frac{{{up + 1}}}{{{down}}}"
@@ -99,7 +102,9 @@ CASES = [(g, a, "math", v) for rows in MATH.values() for g, a, v in rows]
 CASES += [(g, a, "choice", v) for g, a, v in CHOICE] + [(g, a, "boolean", v) for g, a, v in BOOLEAN]
 
 
-@pytest.mark.parametrize("end", ["<|im_end|>", "<|endoftext|>\n\\boxed{99}", "\n\nHuman: and then?\n\nAssistant: \\boxed{99}"])
+@pytest.mark.parametrize(
+    "end", ["<|im_end|>", "<|endoftext|>\n\\boxed{99}", "\n\nHuman: and then?\n\nAssistant: \\boxed{99}"]
+)
 def test_what_follows_the_end_changes_no_verdict(end):
     for gold, answer, kind, expected in CASES[::3]:
         if "think>" in answer or not answer.strip():

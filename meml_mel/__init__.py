@@ -1,2 +1,3 @@
 """RLVR with MEML-GRPO and MEL."""
+
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Does a meta-experience state the gold answer? Then a replay can pass by copying it (METHODS, MEL 4).
+"""Does a meta-experience state the gold answer? Then a replay can pass by copying it (docs/mel.md, Leaks).
 
 For numbers an upper bound by design: a number of the answer's value counts wherever it stands as a number of
 its own. It is not one inside a longer number, in an exponent, an index or a fraction, before a variable (`2x`),

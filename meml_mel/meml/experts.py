@@ -125,7 +125,7 @@ def sft_rows(
     keep_only_correct: bool = True,
     grade: GradeAnswer | None = None,
 ) -> tuple[list[SFTRow], SFTReport]:
-    """Rows of multi-expert SFT, question-major, and what was dropped and why (METHODS, MEML-GRPO 2).
+    """Rows of multi-expert SFT, question-major, and what was dropped and why (docs/meml-grpo.md).
 
     `solutions[expert name][question id]` comes from `load_solutions`, one call per expert. A solution is right where
     its source says so, else where `grade(gold, solution, kind)` does. With `keep_only_correct` [O] wrong ones are

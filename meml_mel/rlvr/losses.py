@@ -1,6 +1,6 @@
 """Supervised examples to gradients: `sum_i w_i * tokenmeanNLL_i` over the global optimizer step.
 
-The weights are final (METHODS, whole-step equation). This file turns them into sub-batches that fit a token
+The weights are final (docs/training.md, the whole step). This file turns them into sub-batches that fit a token
 budget, dealt over ranks and micro-steps so that every rank runs the same number of forwards, and computes the
 loss of one sub-batch from per-token log-probabilities.
 """

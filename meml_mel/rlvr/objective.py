@@ -39,7 +39,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class SupervisedExample:
-    """`weight * tokenmeanNLL(target | prompt)` over the whole optimizer step, METHODS' whole-step equation.
+    """`weight * tokenmeanNLL(target | prompt)` over the global optimizer step (docs/training.md).
 
     The weight is final: coefficient, 1/Q and 1/n_q are inside; it may be negative (`form: printed`).
     Exactly one of `target_ids` (sampled ids that ended with their end token) and `target_text` (the engine

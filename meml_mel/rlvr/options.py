@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmConfig:
-    """How rewards become the policy loss (METHODS "Policy losses"; DESIGN "The step", 4).
+    """How rewards become the policy loss (docs/advantages.md, docs/training.md).
 
     Args:
         advantage: grpo (TRL's own, untouched), dr_grpo, rloo, reinforce_pp, reinforce_pp_baseline, rft.

@@ -51,7 +51,7 @@ def experts_of(rows: Sequence[Row]) -> tuple[str, ...]:
 def check_settings(
     args: GRPOConfig, algorithm: AlgorithmConfig, objectives: Sequence[Objective], experts: int
 ) -> None:
-    """Refuse contradictory settings (DESIGN: bad configuration fails before compute is spent)."""
+    """Refuse contradictory settings before compute is spent."""
     # What the user wrote for scale_rewards is checked by the configuration; here TRL's default can't be told from it.
     advantages.validate(
         algorithm.advantage,

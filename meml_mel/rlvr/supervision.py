@@ -1,6 +1,6 @@
 """Supervised examples of the current generation: from what objectives answer to gradients.
 
-`sum_i w_i * tokenmeanNLL_i` over the global optimizer step (METHODS, whole-step equation), as separate,
+`sum_i w_i * tokenmeanNLL_i` over the global optimizer step (docs/training.md, the whole step), as separate,
 token-budgeted backwards beside the policy's.
 """
 

@@ -261,7 +261,7 @@ def render(report: Report) -> str:
     """The report for a terminal of 80 columns."""
     b = report.batches
     lines = [
-        f"Dry run ({report.stage}), planned for {_count(b.processes, 'process')} ({report.launch.source})",
+        f"Plan of the run ({report.stage}) for {_count(b.processes, 'process')} ({report.launch.source})",
         "",
     ]
     if report.stage == "rl":

@@ -1,4 +1,4 @@
-"""Stage 1, multi-expert SFT: one model learns every expert's solutions under that expert's prompt (METHODS MEML 2).
+"""Stage 1, multi-expert SFT: one model learns every expert's solutions under that expert's prompt (docs/meml-grpo.md).
 
     accelerate launch -m meml_mel.train.sft --config smollm2-135m/sft [--KEY VALUE ...] [--dry-run]
 

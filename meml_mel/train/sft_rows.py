@@ -8,6 +8,7 @@ plain text it tokenises prompt and completion as one, which can merge tokens acr
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.coerce import ConfigError
 from ..config.run import RunConfig
-from ..data.files import find_files
+from ..data.files import DataFiles, find_files
 from ..data.load import load_questions
 from ..data.rows import read_rows
 from ..data.solutions import load_solutions
@@ -99,13 +100,25 @@ def gather(config: RunConfig, grade: GradeAnswer | None = None) -> Gathered:
             )
             for row in found
         ]
+        for expert in config.experts:
+            if expert.solutions and expert.solutions.path is not None:
+                facts[expert.solutions.path] = file_facts(find_files(expert.solutions.source(config.data)))
     for source in config.sft.extra_rows:
         extra = read_extra_rows(source)
-        facts[source.path] = {"source": source.path, "rows": len(extra)}
+        facts[source.path] = {**file_facts(find_files(source)), "rows": len(extra)}
         rows += extra
     if not rows:
         raise ConfigError("there is no row to train on: give data with experts, or sft.extra_rows")
     return Gathered(tuple(rows), report, facts)
+
+
+def file_facts(files: DataFiles) -> dict[str, Any]:
+    """The files' label, the commit they were read at and one sha256 over their bytes, for run.json."""
+    digest = hashlib.sha256()
+    for path in files.paths:
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return {"source": files.label, "revision": files.revision, "sha256": digest.hexdigest()}
 
 
 def _reasons(report: SFTReport, expert: str) -> str:

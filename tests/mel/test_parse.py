@@ -87,7 +87,7 @@ def test_a_fence_inside_a_section_stays():
 
 
 def test_the_papers_tuple_is_covered_by_its_parts():
-    """M = (s*, C, H): s* is section 1's step, C the rest of 1 with 2 and 3, H is 4 (METHODS, MEL 3)."""
+    """M = (s*, C, H): s* is section 1's step, C the rest of 1 with 2 and 3, H is 4 (docs/mel.md)."""
     parsed = parse_meta_experience(PLAIN)
     assert isinstance(parsed, MetaExperience)
     assert parsed.bifurcation_point == "Step: it forgot to halve the product."

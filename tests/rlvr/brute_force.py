@@ -1,4 +1,4 @@
-"""METHODS' whole-step equation by brute force: one unpadded sequence at a time, no trainer, no objective code."""
+"""The whole-step equation (docs/training.md) by brute force: no trainer, no padding, no objective code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradient test: one optimizer step of RLVRTrainer against METHODS' equation by brute force.
+"""The gradient test: one optimizer step of RLVRTrainer against docs/training.md's equation by brute force.
 
 Ragged prompts, completions and examples; any micro-batch and accumulation; 1 and 2 gloo processes; a rank
 without examples; all three objectives, and scripted ones for the forms they don't reach.

@@ -1,6 +1,6 @@
 """The gradient test with MEL, mutual learning and the hard-example buffer all on, on recorded completions.
 
-The expected loss is METHODS' whole-step equation written out here: which pairs, which are retained, who is
+The expected loss is the equation of docs/training.md written out here: which pairs, which are retained, who is
 best and worst, what the buffer holds are all decided again by hand from the recorded table.
 """
 

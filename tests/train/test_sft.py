@@ -90,7 +90,9 @@ def test_solutions_of_which_the_source_says_nothing_are_graded(tmp_path):
 def test_extra_rows_stand_beside_the_experts(tmp_path):
     extra = jsonl(tmp_path / "extra.jsonl", [{"id": "a", "prompt": list(USER), "completion": "2"}])
     config = from_mapping(config_mapping(tmp_path, sft={"extra_rows": [{"path": extra}]}), "sft")
-    assert gather(config).rows[-1] == TextRow(USER, "2", "extra.jsonl", "a")
+    gathered = gather(config)
+    assert gathered.rows[-1] == TextRow(USER, "2", "extra.jsonl", "a")
+    assert gathered.data[extra]["rows"] == 1 and len(gathered.data[extra]["sha256"]) == 64
 
 
 def test_extra_rows_alone_need_no_experts(tmp_path):

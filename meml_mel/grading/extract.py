@@ -78,9 +78,14 @@ def own_text(response: str) -> str:
 
 # ---------------------------------------------------------------- what belongs to the response
 
+# The plain words are looked for first: most responses hold none of them, and this runs on every one.
+_HARD_SIGNS = ("<|", "</s>", "<eos>", "<end_of_turn>", "INST]")
+_ROLES = ("Human", "User", "Assistant")
+_TASKS = ("Question", "Problem", "Exercise", "Instruction", "Example", "Q", "问题", "题目", "Input")
 _HARD_STOP = re.compile(r"<\|[A-Za-z_]{2,24}\|>|</s>|<eos>|<end_of_turn>|\[/?INST\]")
 _ROLE = re.compile(
-    r"(?:^|\n)[ \t>#*_]{0,8}(?:Human|User|Assistant)[ \t]{0,2}[*_]{0,2}[:：]|(?<=[.!?})\]$ ])(?:Human|User):"
+    r"(?:^|\n)[ \t>#*_]{0,8}(?:Human|User|Assistant)[ \t]{0,2}[*_]{0,2}[:：]"
+    r"|(?<=[.!?})\]$])\s{0,2}(?:Human|User):"
 )
 _NEXT_TASK = re.compile(
     r"(?:^|\n)[ \t>#*_]{0,8}"
@@ -105,18 +110,17 @@ def _cut_run_on(text: str) -> str:
     End tokens and dialogue roles end it wherever they stand; "Question:" and the like only once an answer
     has been given, as a solution may open by restating its problem.
     """
-    for marker in _HARD_STOP.finditer(text):
-        if text[: marker.start()].strip():
-            text = text[: marker.start()]
-            break
-    for marker in _ROLE.finditer(text):
-        if text[: marker.start()].strip():
-            text = text[: marker.start()]
-            break
-    given = [m.start() for m in (_BOX.search(text), _MARKER.search(text)) if m]
-    task = _NEXT_TASK.search(text)
-    if task and text[: task.start()].strip() and is_bare(text[: task.start()]):  # "Yes.\n\nQuestion: ..."
+    for signs, pattern in ((_HARD_SIGNS, _HARD_STOP), (_ROLES, _ROLE)):
+        for marker in pattern.finditer(text) if any(sign in text for sign in signs) else ():
+            if text[: marker.start()].strip():
+                text = text[: marker.start()]
+                break
+    task = _NEXT_TASK.search(text) if any(word in text for word in _TASKS) else None
+    if task is None:
+        return text
+    if text[: task.start()].strip() and is_bare(text[: task.start()]):  # "Yes.\n\nQuestion: ..."
         return text[: task.start()]
+    given = [m.start() for m in (_BOX.search(text), _MARKER.search(text)) if m]
     task = _NEXT_TASK.search(text, min(given)) if given else None
     return text[: task.start()] if task else text
 

@@ -89,6 +89,9 @@ Term = Number | Based | Words | Formula | Sequence | Named | Equation
 
 def read(text: str, *, gold: bool) -> Term | None:
     """The term that `text` (as extracted) writes; None where there is nothing to read."""
+    if _SIMPLE.fullmatch(text):  # most answers
+        value = _plain(text)
+        return None if value is None else Number(text, *value)
     tidied = tidy(text)
     if not re.search(r"[0-9A-Za-z]|\\infty|\\emptyset", tidied) or not balanced(tidied):
         return None
@@ -362,6 +365,8 @@ def _ratio_or_union(text: str, gold: bool, depth: int) -> Term | None:
 
 # ---------------------------------------------------------------- atoms
 
+_DIGITS = 4000  # Python turns no longer text into a number
+_SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
 _INTEGER = r"[1-9]\d{0,2}(?:,\d{3})+|\d+"
 _DECIMAL = re.compile(rf"(?P<sign>[+-]?)\s?(?P<whole>{_INTEGER})?(?:\.(?P<places>\d+)|(?<=\d)\.)?")
 _SCIENTIFIC = re.compile(
@@ -382,7 +387,7 @@ _BASED = re.compile(r"(?P<digits>[0-9A-F]+)\s?_\s?(?:\{\s?(?P<base>\d{1,2})\s?\}
 
 def _plain(text: str) -> tuple[Fraction, int | None] | None:
     """(value, digits after the point) of a plain number, fraction or power-of-ten notation."""
-    if len(text) > 400:
+    if len(text) > _DIGITS:
         return None
     if _SPACED.fullmatch(text):
         text = text.replace(" ", "")

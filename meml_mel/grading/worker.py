@@ -19,6 +19,13 @@ from multiprocessing.connection import Connection
 
 MEMORY_BYTES = 4 << 30
 FORK, WAIT = 1, 2
+# The parser builds its tables as it meets each construction, slowly: the template meets the usual ones once.
+_WARM_UP = (
+    "\\begin{pmatrix}1&x\\\\-\\frac12&y\\end{pmatrix}", "\\sum_{k=1}^{n} k", "n!", "|x-1|<2", "\\lfloor x \\rfloor",
+    "\\binom{n}{2}", "\\sin^2(x)-2\\cos x", "\\sqrt[3]{x}", "(-\\infty,1)\\cup[2,\\infty)", "-2\\le x\\le 7", "1+2i",
+    "\\pi r^2", "3\\sqrt{2}-\\frac{\\sqrt{5}}{2}", "12\\cdot 10^{-3}", "x^2+y^2=1", "(x+1)(x-2)", "e^{2x}", "1.5x+4",
+    "90^{\\circ}", "(1,2,3)",
+)  # fmt: skip
 REQUEST = struct.Struct("!bq")  # what is asked, of which process
 REPLY = struct.Struct("!q")  # FORK: the worker's process id (0 on start: ready); WAIT: its exit status
 
@@ -32,9 +39,9 @@ def template(descriptor: int, timeout: float) -> None:
 
     from . import symbolic
 
-    symbolic.same(
-        "\\frac{x+1}{2}", "\\frac{x}{2}+\\sqrt{\\frac14}"
-    )  # the parser's tables are built on first use
+    for formula in _WARM_UP:
+        symbolic.parse(formula)
+    symbolic.same("\\frac{x+1}{2}", "\\frac{x}{2}+\\sqrt{\\frac14}")
     gc.freeze()
     with socket.socket(fileno=descriptor) as orders:
         orders.sendall(REPLY.pack(0))

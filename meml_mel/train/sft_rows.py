@@ -102,7 +102,7 @@ def gather(config: RunConfig, grade: GradeAnswer | None = None) -> Gathered:
         ]
         for expert in config.experts:
             if expert.solutions and expert.solutions.path is not None:
-                facts[expert.solutions.path] = file_facts(find_files(expert.solutions.source(config.data)))
+                facts[expert.solutions.path] = file_facts(expert.solutions.open(config.data)[3])
     for source in config.sft.extra_rows:
         extra = read_extra_rows(source)
         facts[source.path] = {**file_facts(find_files(source)), "rows": len(extra)}

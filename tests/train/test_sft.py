@@ -87,6 +87,15 @@ def test_solutions_of_which_the_source_says_nothing_are_graded(tmp_path):
     assert ("4", "2 and 2", "math") in asked and len(asked) == 4
 
 
+def test_solutions_from_a_file_of_their_own_are_matched_and_hashed(tmp_path):
+    mapping = config_mapping(tmp_path)
+    traces = jsonl(tmp_path / "traces.jsonl", [question(1, trace="one and one", good=True)])
+    mapping["experts"][1]["solutions"] = {"path": traces, "column": "trace", "correct_column": "good"}
+    gathered = gather(from_mapping(mapping, "sft"))
+    assert [r.completion for r in gathered.rows if r.origin == "other"] == ["one and one"]
+    assert len(gathered.data[traces]["sha256"]) == 64
+
+
 def test_extra_rows_stand_beside_the_experts(tmp_path):
     extra = jsonl(tmp_path / "extra.jsonl", [{"id": "a", "prompt": list(USER), "completion": "2"}])
     config = from_mapping(config_mapping(tmp_path, sft={"extra_rows": [{"path": extra}]}), "sft")

@@ -17,44 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ..config.coerce import ConfigError
-from ..config.command_line import USAGE, CommandLine, parse_command_line
+from . import entry
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; answers the exit status. What the user got wrong is told in a line or two, status 2."""
-    argv = list(sys.argv[1:] if argv is None else argv)
-    try:
-        command = parse_command_line(argv)
-        if command.help:
-            print(USAGE.format(stage="rl"))
-            return 0
-        if command.config is None:
-            raise ConfigError("--config is missing: a YAML file, or the name of a shipped recipe")
-        run(command, argv)
-    except ValueError as error:  # ConfigError, DataError, ResourceError, ResumeError
-        from .common import fail
-
-        return fail(error, "--debug" in argv)
-    return 0
-
-
-def run(command: CommandLine, argv: Sequence[str]) -> None:
-    """Everything between the command line and the saved model."""
-    from ..config.run import load_config
-    from .arithmetic import dry_run, render
-
-    config = load_config(str(command.config), command.overrides, stage="rl")
-    if command.dry_run:
-        report = dry_run(
-            config,
-            num_processes=command.num_processes,
-            accelerate_config=command.accelerate_config,
-            questions=_questions_at_hand(config),
-        )
-        print(render(report))
-        report.check()
-        return
-    train(config, argv, command.allow_changed_config)
+    return entry.main("rl", argv, train, _questions_at_hand)
 
 
 def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = False) -> Path:

@@ -21,7 +21,7 @@ import signal
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -31,6 +31,7 @@ from .processes import Template, TemplateLost, Worker
 from .verdict import Grade, Kind
 
 _CHUNK = 16
+_ATTEMPTS = 3  # on fresh workers, for a claim whose workers die of something other than their clock
 _SHORT = 400  # characters: longer texts are not even read in the calling process
 
 
@@ -70,7 +71,7 @@ class _Batch:
     todo: set[Claim]
     done: dict[Claim, Grade] = field(default_factory=dict)
     waiting: dict[Claim, list[Claim]] = field(default_factory=dict)
-    crashed: set[Claim] = field(default_factory=set)
+    crashes: Counter[Claim] = field(default_factory=Counter)
 
 
 class GradingPool:
@@ -186,6 +187,8 @@ class GradingPool:
         soonest = min(worker.deadline for worker in workers if worker.claims)
         readable = wait(list(pipes), timeout=max(0.0, soonest - time.monotonic()))
         for worker in [pipes[pipe] for pipe in readable if isinstance(pipe, Connection)]:
+            if worker not in workers:  # stopped meanwhile, beside one that had died
+                continue
             try:
                 grade = worker.pipe.recv()
             except (EOFError, OSError):
@@ -228,9 +231,12 @@ class GradingPool:
             return
         culprit = worker.claims.popleft()
         batch.queue.extendleft(reversed(worker.claims))
-        if not overran and culprit not in batch.crashed:
-            batch.crashed.add(culprit)  # killed from outside, perhaps: it may try once more
+        batch.crashes[culprit] += not overran
+        if not overran and batch.crashes[culprit] < _ATTEMPTS:  # killed from outside, perhaps, and not alone
             batch.queue.appendleft(culprit)
+            for idle in [w for w in self._processes.workers if not w.claims]:
+                self._processes.workers.remove(idle)
+                idle.stop()
             return
         probe = _probe(culprit)
         known = self._sound_golds.get((culprit.gold, culprit.kind))

@@ -54,7 +54,7 @@ def template(descriptor: int, timeout: float) -> None:
                 return
             order, process = REQUEST.unpack(request)
             if order == WAIT:
-                reply = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+                reply = _exit_status(process)
             else:
                 reply = os.fork()
                 if reply == 0:
@@ -63,6 +63,14 @@ def template(descriptor: int, timeout: float) -> None:
                     os._exit(0)
                 os.close(pipes[0])
             orders.sendall(REPLY.pack(reply))
+
+
+def _exit_status(process: int) -> int:
+    """Wait for a worker to end; negative: the signal that ended it. 1 for one that is no worker of ours."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    except ChildProcessError:
+        return 1
 
 
 def _serve(descriptor: int, timeout: float) -> None:

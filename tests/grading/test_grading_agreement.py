@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from meml_mel.grading.pool import GradingPool
-
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("grader_agreement", ROOT / "benchmarks" / "grader_agreement.py")
+    spec = importlib.util.spec_from_file_location(
+        "grader_agreement", ROOT / "benchmarks" / "grader_agreement.py"
+    )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # its dataclasses look their module up
     spec.loader.exec_module(module)
@@ -23,11 +23,10 @@ def script():
 
 
 @pytest.fixture(scope="module")
-def graded(script, shared):
+def graded(script, shared, pool):
     """{file name: (cases, our grades)}"""
-    with GradingPool() as pool:
-        files = {name: script.load(shared / "data" / name) for name in script.FILES}
-        return {name: (cases, pool.grade([script.item(c) for c in cases])) for name, cases in files.items()}
+    files = {name: script.load(shared / "data" / name) for name in script.FILES}
+    return {name: (cases, pool.grade([script.item(c) for c in cases])) for name, cases in files.items()}
 
 
 def test_no_source_is_worse_than_math_verify_alone_and_all_are_better(script, graded):
@@ -70,4 +69,6 @@ def test_the_adjudications_are_about_these_verdicts(script, graded):
 def test_each_adjudication_says_whose_fault_it_is_and_why(script):
     for entry in script.load(script.ADJUDICATION):
         assert set(entry) == {"id", "verdict", "label", "claim", "mathematics"}
-        assert entry["claim"] in ("label wrong", "convention", "ours wrong") and len(entry["mathematics"]) > 20
+        assert (
+            entry["claim"] in ("label wrong", "convention", "ours wrong") and len(entry["mathematics"]) > 20
+        )

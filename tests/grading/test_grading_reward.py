@@ -9,11 +9,11 @@ import pytest
 from meml_mel.grading.reward import VerifiableReward, completion_text
 
 
-@pytest.fixture(scope="module")
-def reward():
-    reward = VerifiableReward(workers=1, end_token_ids={0})
-    yield reward
-    reward.close()
+@pytest.fixture
+def reward(pool):
+    reward = VerifiableReward(end_token_ids={0})
+    reward.pool = pool  # one that runs already
+    return reward
 
 
 def call(reward, completions, answers, **columns):

@@ -4,9 +4,9 @@
         --out configs/smollm2-135m/questions.txt [--data.path FILE ...]
 
 Takes the config's questions and experts. Candidates are the questions with the shortest ground-truth solutions;
-under every expert's prompt `--samples` responses are sampled, and a question is kept if at least one of all its
-responses is right and at least one is wrong. `--out` gets the ids, one a line, for `data.ids_file`; the counts per
-question go to `--report`.
+under every expert's prompt `--samples` responses are sampled as the config's rollouts are (temperature,
+max_completion_length), and a question is kept if at least one of all its responses is right and one is wrong.
+`--out` gets the ids, one a line, for `data.ids_file`; the counts per question go to `--report`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ def main() -> None:
         "--max-lines", type=int, default=3, help="of the ground-truth solution, answer line included"
     )
     parser.add_argument("--samples", type=int, default=2, help="for each question and expert")
-    parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     args, overrides = parser.parse_known_args()
     config = load_config(args.config, overrides, stage="rl")
@@ -60,7 +59,12 @@ def main() -> None:
     chosen = candidates(load_questions(config.data).questions, args.candidates, args.max_lines)
     asked = [(q, e) for q in chosen for e in experts for _ in range(args.samples)]
     sampler = Sampler(args.model, seed=args.seed)
-    samples = sampler([prompts.solve(q, e.name, e.system_prompt) for q, e in asked], args.max_new_tokens)
+    samples = sampler(
+        [prompts.solve(q, e.name, e.system_prompt) for q, e in asked],
+        config.trl["max_completion_length"],
+        config.trl["temperature"],
+        batch=64,
+    )
     with GradingPool(workers=1) as pool:
         grades = pool.grade(
             [
@@ -79,6 +83,7 @@ def main() -> None:
     per_expert = {e.name: sum(right[q.id][e.name] for q in chosen) for e in experts}
     report = {
         "model": args.model,
+        "temperature": config.trl["temperature"],
         "asked": len(chosen),
         "samples_per_question": total,
         "right_per_expert": per_expert,

@@ -199,12 +199,13 @@ class GradingPool:
         now = time.monotonic()
         for worker in [w for w in workers if w.claims and w.deadline < now]:
             worker.stop()
-            self._lost(worker, batch, overran=True)
+            self._lost(worker, batch, overran=False)
 
     @property
     def _patience(self) -> float:
-        """Wall seconds without an answer after which a worker is killed, should its own clock not have done it."""
-        return 2 * self.timeout + 2
+        """Wall seconds without an answer after which a worker is given up: its own clock counts CPU time, so it
+        must have been stopped or starved, and its claim is tried again."""
+        return 10 * self.timeout + 10
 
     def _send(self, worker: Worker, queue: deque[Claim]) -> None:
         share = -(-len(queue) // (2 * self.workers))

@@ -126,6 +126,21 @@ def test_killed_workers_lose_nothing(pool):
     assert done and all(g.right for g in done[0])
 
 
+def test_the_clock_is_the_workers_own_and_counts_cpu_time(pool, monkeypatch):
+    monkeypatch.setattr(GradingPool, "_patience", 600.0)
+    before = time.monotonic()
+    assert pool.grade([GradeItem("x+2", POISON[1])])[0].reason == "timeout"
+    assert time.monotonic() - before < 60
+
+
+def test_a_worker_that_stands_still_is_replaced_and_its_claim_is_tried_again(pool, monkeypatch):
+    assert pool.grade([item(0)])[0].right
+    monkeypatch.setattr(GradingPool, "_patience", 2.0)
+    for pid in pool.pids:
+        os.kill(pid, signal.SIGSTOP)
+    assert pool.grade([item(1)])[0].right
+
+
 @pytest.mark.parametrize("how", ["close", "forget"])
 def test_no_process_is_left(how):
     pool = GradingPool(workers=2)

@@ -11,12 +11,12 @@ from fractions import Fraction
 from typing import Protocol
 
 from .latex import squeeze
+from .numerals import Number, nearly, rounds_to, same_number, same_value
 from .terms import (
     Based,
     Equation,
     Formula,
     Named,
-    Number,
     Sequence,
     Term,
     Words,
@@ -79,62 +79,7 @@ def same(gold: Term, answer: Term, algebra: Algebra) -> bool:
     return _same_formula(gold, answer, algebra)
 
 
-# ---------------------------------------------------------------- numbers
-
-
-def same_number(gold: Number, answer: Number) -> bool:
-    """Exactly equal, or equal as decimals; 28% equals 28 (a bare percentage) and 0.28."""
-    return any(_same_value(*pair) for pair in _scalings(gold, answer))
-
-
-def _scalings(gold: Number, answer: Number) -> list[tuple[Number, Number]]:
-    if gold.percent == answer.percent:
-        return [(gold, answer)]
-    if gold.percent:
-        return [(gold, answer), (_hundredth(gold), answer)]
-    return [(gold, answer), (gold, _hundredth(answer))]
-
-
-def _hundredth(number: Number) -> Number:
-    places = None if number.places is None else number.places + 2
-    return Number(number.text, number.value / 100, places)
-
-
-def _same_value(gold: Number, answer: Number) -> bool:
-    if gold.value == answer.value:
-        return True
-    if gold.places is None and answer.places is None:
-        return False
-    if round(gold.value, 6) == round(answer.value, 6) and _close(
-        gold.value, answer.value, Fraction(1, 10**6)
-    ):
-        return True
-    if gold.places is None:
-        return not _terminates(gold.value) and rounds_to(gold.value, answer)
-    return answer.places is None and not _terminates(answer.value) and rounds_to(answer.value, gold)
-
-
-def rounds_to(exact: Fraction, decimal: Number) -> bool:
-    """Is `decimal` an exact value correctly rounded to the places it shows, and within 1e-4 of it?
-
-    For values without a finite decimal form: 0.3333 is 1/3 and 1.732 is sqrt(3); 0.33 and 1.73 are too coarse.
-    """
-    if decimal.places is None:
-        return False
-    half = Fraction(1, 2 * 10**decimal.places)
-    return abs(exact - decimal.value) <= half and _close(exact, decimal.value, Fraction(1, 10**4))
-
-
-def _close(one: Fraction, two: Fraction, relative: Fraction) -> bool:
-    return abs(one - two) <= relative * max(abs(one), abs(two))
-
-
-def _terminates(value: Fraction) -> bool:
-    denominator = value.denominator
-    for prime in (2, 5):
-        while denominator % prime == 0:
-            denominator //= prime
-    return denominator == 1
+# ---------------------------------------------------------------- numerals, words and formulas
 
 
 def _same_based(gold: Term, answer: Term) -> bool:
@@ -144,8 +89,6 @@ def _same_based(gold: Term, answer: Term) -> bool:
     assert isinstance(based, Based)
     return squeeze(other.text).lstrip("0") == based.digits
 
-
-# ---------------------------------------------------------------- words and formulas
 
 _NUMERALS = [
     "zero",
@@ -217,9 +160,8 @@ def _same_formula(gold: Number | Formula, answer: Number | Formula, algebra: Alg
 def _worth(value: Fraction, exact: bool, number: Number) -> bool:
     """Does a formula worth `value` (to 50 digits where not exact) equal a plain number?"""
     if exact:
-        return _same_value(Number("", value), number)
-    close = _close(value, number.value, Fraction(1, 10**40))
-    return close or rounds_to(value, number)
+        return same_value(Number("", value), number)
+    return nearly(value, number.value, Fraction(1, 10**40)) or rounds_to(value, number)
 
 
 def _value_text(term: Number | Formula) -> str:

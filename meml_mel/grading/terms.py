@@ -8,23 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fractions import Fraction
 
 from .latex import balanced, matching, split, squeeze, strip_group, tidy, tokens
+from .numerals import PERCENT, SIMPLE, Number, plain_value, read_number
 from .units import Unit, take_unit
 
 MAX_DEPTH = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """An exactly known number. `places`: digits after the point where it is written with one, else None."""
-
-    text: str
-    value: Fraction
-    places: int | None = None
-    percent: bool = False
-    unit: Unit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +78,8 @@ Term = Number | Based | Words | Formula | Sequence | Named | Equation
 
 def read(text: str, *, gold: bool) -> Term | None:
     """The term that `text` (as extracted) writes; None where there is nothing to read."""
-    if _SIMPLE.fullmatch(text):  # most answers
-        value = _plain(text)
+    if SIMPLE.fullmatch(text):  # most answers
+        value = plain_value(text)
         return None if value is None else Number(text, *value)
     tidied = tidy(text)
     if not re.search(r"[0-9A-Za-z]|\\infty|\\emptyset", tidied) or not balanced(tidied):
@@ -106,7 +95,7 @@ def _read(text: str, gold: bool, depth: int) -> Term:
     if len(approximate) > 1:  # "1/3 ≈ 0.33" is 1/3, "p ≈ 0.33" is 0.33
         named = name_like(approximate[0])
         text = f"{approximate[0]} = {approximate[1]}" if named else approximate[0]
-    number = _number(text)
+    number = read_number(text)
     if number is not None:
         return number
     parts = split_list(text)
@@ -317,7 +306,7 @@ def _bracketed(text: str, gold: bool, depth: int) -> Term | None:
     if inner.startswith("\\begin") and len(parts) == 1 and opening in ("(", "["):  # the brackets of an array
         return _read(inner, gold, depth + 1)
     if len(parts) == 1 and (opening, closing) == ("(", ")"):
-        if _number(inner) is None and not re.search(r"[A-Za-z\\=]", inner):
+        if read_number(inner) is None and not re.search(r"[A-Za-z\\=]", inner):
             return None
         return _read(inner, gold, depth + 1)
     if not parts:
@@ -365,71 +354,14 @@ def _ratio_or_union(text: str, gold: bool, depth: int) -> Term | None:
 
 # ---------------------------------------------------------------- atoms
 
-_DIGITS = 4000  # Python turns no longer text into a number
-_SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
-_INTEGER = r"[1-9]\d{0,2}(?:,\d{3})+|\d+"
-_DECIMAL = re.compile(rf"(?P<sign>[+-]?)\s?(?P<whole>{_INTEGER})?(?:\.(?P<places>\d+)|(?<=\d)\.)?")
-_SCIENTIFIC = re.compile(
-    rf"(?P<mantissa>[+-]?\s?(?:{_INTEGER})(?:\.\d+)?)\s?(?:(?:\\times|\\cdot|\*|x)\s?10\s?\^\s?\{{?\s?(?P<power>[+-]?\s?\d{{1,4}})\s?\}}?"
-    r"|[eE](?P<e>[+-]?\d{1,4}))"
-)
-_FRACTION = re.compile(
-    rf"(?P<sign>[+-]?)\s?(?:(?P<whole>\d+)\s?(?=\\)|(?P<whole2>\d+)\s(?=\d+\s?/))?"
-    rf"(?:\\frac\s?\{{\s?(?P<up>-?\s?(?:{_INTEGER}))\s?\}}\s?\{{\s?(?P<down>-?\s?(?:{_INTEGER}))\s?\}}"
-    rf"|(?P<up2>{_INTEGER})\s?/\s?(?P<down2>{_INTEGER}))"
-)
-_SPACED = re.compile(r"-?\d{1,3}(?: \d{3})+")
-_PERCENT = re.compile(
-    r"\s*(?:%|\\text\{\s*(?:percent|percentage|pct|%)\s*\}|(?<![A-Za-z])(?:percent|percentage|pct)\b)$", re.I
-)
 _BASED = re.compile(r"(?P<digits>[0-9A-F]+)\s?_\s?(?:\{\s?(?P<base>\d{1,2})\s?\}|(?P<base1>\d))")
-
-
-def _plain(text: str) -> tuple[Fraction, int | None] | None:
-    """(value, digits after the point) of a plain number, fraction or power-of-ten notation."""
-    if len(text) > _DIGITS:
-        return None
-    if _SPACED.fullmatch(text):
-        text = text.replace(" ", "")
-    found = _DECIMAL.fullmatch(text)
-    if found and (found["whole"] or found["places"]):
-        places = found["places"]
-        digits = (found["whole"] or "0").replace(",", "") + (places or "")
-        value = Fraction(int(found["sign"] + digits), 10 ** len(places or ""))
-        return value, len(places) if places else None
-    found = _SCIENTIFIC.fullmatch(text)
-    if found:
-        mantissa = _plain(found["mantissa"].replace(" ", ""))
-        power = int((found["power"] or found["e"]).replace(" ", ""))
-        if mantissa and abs(power) <= 400:
-            places = mantissa[1]
-            return mantissa[0] * Fraction(10) ** power, None if places is None else max(places - power, 0)
-        return None
-    found = _FRACTION.fullmatch(text)
-    if found:
-        up = int((found["up"] or found["up2"]).replace(",", "").replace(" ", ""))
-        down = int((found["down"] or found["down2"]).replace(",", "").replace(" ", ""))
-        whole = int(found["whole"] or found["whole2"] or 0)
-        if down == 0 or (whole and (up < 0 or down < 0)):
-            return None
-        value = whole + Fraction(up, down)
-        return (-value if found["sign"] == "-" else value), None
-    return None
-
-
-def _number(text: str) -> Number | None:
-    percent = _PERCENT.search(text)
-    plain = _plain(text[: percent.start()].rstrip() if percent else text)
-    if plain is None:
-        return None
-    return Number(text, plain[0], plain[1], percent is not None)
 
 
 def _atom(text: str, gold: bool) -> Term:
     based = _BASED.fullmatch(text)
     if based and 2 <= int(based["base"] or based["base1"]) <= 36:
         return Based(text, based["digits"].lstrip("0") or "0", int(based["base"] or based["base1"]))
-    percent = _PERCENT.search(text)
+    percent = PERCENT.search(text)
     value = strip_group(text[: percent.start()].rstrip()) if percent else text
     unit = None
     if not percent:
@@ -437,9 +369,9 @@ def _atom(text: str, gold: bool) -> Term:
         value = strip_group(value)
         if unit is not None and unit.glued and gold:  # "10m" as a gold may be ten times m
             value, unit = text, None
-    while value.startswith("(") and matching(value, 0) == len(value) - 1 and _plain(value[1:-1].strip()):
+    while value.startswith("(") and matching(value, 0) == len(value) - 1 and plain_value(value[1:-1].strip()):
         value = value[1:-1].strip()
-    plain = _plain(value)
+    plain = plain_value(value)
     if plain is not None:
         return Number(text, plain[0], plain[1], percent is not None, unit)
     words = _words(text)

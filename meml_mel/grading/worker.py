@@ -100,9 +100,3 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     except (ImportError, ValueError, OSError):
         pass
-
-
-def main(descriptor: int, timeout: float) -> None:
-    _limit_memory()
-    Connection(os.dup(descriptor)).send("ready")
-    _serve(descriptor, timeout)

@@ -127,10 +127,10 @@ def test_killed_workers_lose_nothing(pool):
 
 
 def test_the_clock_is_the_workers_own_and_counts_cpu_time(pool, monkeypatch):
-    monkeypatch.setattr(GradingPool, "_patience", 600.0)
+    monkeypatch.setattr(GradingPool, "_patience", 30.0)
     before = time.monotonic()
     assert pool.grade([GradeItem("x+2", POISON[1])])[0].reason == "timeout"
-    assert time.monotonic() - before < 60
+    assert time.monotonic() - before < 25
 
 
 def test_a_worker_that_stands_still_is_replaced_and_its_claim_is_tried_again(pool, monkeypatch):

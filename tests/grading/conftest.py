@@ -9,5 +9,5 @@ from meml_mel.grading.pool import GradingPool
 
 @pytest.fixture(scope="session")
 def pool():
-    with GradingPool(workers=2, timeout=1.5) as pool:
+    with GradingPool(workers=2, timeout=1.0) as pool:
         yield pool

@@ -25,7 +25,7 @@ def answers(capsys) -> list[dict]:
         (["--gold", "B", "--answer", "B) 16", "--kind", "choice"], "right: B"),
         (["--gold", "yes", "--answer", "true", "--kind", "boolean"], "right: yes"),
         (["--gold", "1", "--gold", "2", "--answer", "2, 1"], "right: 2, 1"),
-        (["--gold", "5", "--answer", "\x01 7"], r"wrong (different): \x01 7"),
+        (["--gold", "yes", "--answer", "may\x01be", "--kind", "boolean"], r"wrong (different): may\x01be"),
     ],
 )
 def test_one_answer(capsys, arguments, expected):

@@ -68,7 +68,7 @@ def test_poison_is_wrong_and_the_healthy_are_graded_beside_it(pool):
         items.insert(where, GradeItem("x+1", poison))
     before = time.monotonic()
     grades = pool.grade(items)
-    assert time.monotonic() - before < 60  # about 4 x 1.5 s of one core
+    assert time.monotonic() - before < 60  # about 4 x 1 s of one core
     poisoned = [g for i, g in zip(items, grades, strict=True) if i.gold == "x+1"]
     assert [(g.verdict, g.reason) for g in poisoned] == [("wrong", "timeout")] * 4
     healthy = [g.right for i, g in zip(items, grades, strict=True) if i.gold != "x+1"]
@@ -208,7 +208,7 @@ def test_text_and_numbers_need_no_worker():
 def test_a_pool_survives_pickling_and_forking(pool):
     assert pool.grade([item(1)])[0].right
     copy = pickle.loads(pickle.dumps(pool))
-    assert (copy.workers, copy.timeout, copy.pids) == (2, 1.5, [])
+    assert (copy.workers, copy.timeout, copy.pids) == (2, 1.0, [])
     assert copy.grade([GradeItem("5", "5")])[0].right
     if sys.platform == "linux":
         context = multiprocessing.get_context("fork")

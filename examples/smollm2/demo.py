@@ -90,7 +90,7 @@ def main() -> None:
             "--sft.extra_rows.1.path",
             shown / "replays.jsonl",
         ),
-        *("--max_length", 768, "--sft.over_long", "drop", "--save_strategy", "no", "--bf16", "false"),
+        *("--max_length", 1024, "--sft.over_long", "drop", "--save_strategy", "no", "--bf16", "false"),
     )
     run(
         "stage 2: RL with all three objectives",

@@ -61,7 +61,7 @@ PIECES = [
     [(extract, PIECES), (choice.choice_letter, PIECES[::4]), (choice.boolean_answer, PIECES[::4])],
 )
 def test_200_kilobytes_of_anything_take_no_time(reader, pieces):
-    """Extraction runs in the trainer's process without a clock: it must be linear, whatever it reads (a guard against hanging: quadratic work takes minutes)."""
+    """Extraction has no clock: it must not hang, whatever it reads (quadratic work would take minutes)."""
     for piece in pieces:
         text = (piece * (200_000 // len(piece))) + " 5"
         before = time.process_time()

@@ -2,12 +2,16 @@
 
 python scripts/break_it.py [NAME ...]      # all, or those whose name contains NAME
 
-Each mutation is made in a temporary copy of the tracked files. Exit status 1 when a mutation survives.
+Each mutation is made in a temporary copy of the tracked files, in which the same tests pass beforehand. Exit
+status 1 when a mutation survives.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 GRADIENT = "tests/rlvr/test_gradient.py tests/rlvr/test_gradient_objectives.py"
 EQUALITY = "tests/rlvr/test_trl_equality.py"
 RESUME = "tests/rlvr/test_resume.py"
+CASES = "tests/grading/test_grading_cases.py"
+POOL = "tests/grading/test_grading_pool.py"
+LIMIT_S = 3600  # a mutation under which the tests hang is caught as well
 
 # name, file, what stands there, what is put instead, the tests that must fail
 MUTATIONS = [
@@ -147,6 +154,76 @@ MUTATIONS = [
         "pass",
         RESUME,
     ),
+    (
+        "grading: an empty or unterminated last box falls back to an earlier one",
+        "meml_mel/grading/extract.py",
+        "    boxes = list(_BOX.finditer(text))",
+        '    boxes = [b for b in _BOX.finditer(text) if (_box_content(text, b.end())[0] or "").strip()]',
+        f"tests/grading/test_grading_extract.py {CASES} -k 'boxed or stands'",
+    ),
+    (
+        "grading: what a base model runs on to write is read",
+        "meml_mel/grading/extract.py",
+        "return _cut_run_on(_after_thinking(response))",
+        "return _after_thinking(response)",
+        f"{CASES} -k thinking",
+    ),
+    (
+        "grading: two different equations are equal",
+        "meml_mel/grading/symbolic.py",
+        "return not ratio.free_symbols and ratio != 0",
+        "return True",
+        f"{CASES} -k equations",
+    ),
+    (
+        "grading: a percentage is a number like any other",
+        "meml_mel/grading/numerals.py",
+        "    if gold.percent == answer.percent:",
+        "    if True:",
+        f"{CASES} -k percent",
+    ),
+    (
+        "grading: a gold that cannot be parsed makes the answer wrong",
+        "meml_mel/grading/grader.py",
+        "            return UNGRADABLE\n    except (compare",
+        '            return Grade("wrong", "different", shown)\n    except (compare',
+        f"{CASES} -k 'parsed or verdict'",
+    ),
+    (
+        "grading: a truncated answer can be right",
+        "meml_mel/grading/grader.py",
+        '        return Grade("wrong", "truncated", shown)\n    if not claim.extracted or not tidy',
+        "        pass\n    if not claim.extracted or not tidy",
+        f"{CASES} -k verdict",
+    ),
+    (
+        "grading: a claim that ran out of time is right",
+        "meml_mel/grading/pool.py",
+        'return Grade("wrong", "timeout", one.extracted)',
+        'return Grade("right", None, one.extracted)',
+        f"{POOL} -k 'poison or clock'",
+    ),
+    (
+        "grading: a worker that overruns its time is not ended",
+        "meml_mel/grading/worker.py",
+        "signal.setitimer(signal.ITIMER_PROF, timeout)",
+        "pass",
+        f"{POOL} -k clock",
+    ),
+    (
+        "grading: equal answers to different golds are taken for one claim",
+        "meml_mel/grading/grader.py",
+        "    gold: tuple[str, ...]\n    extracted",
+        '    gold: tuple[str, ...] = __import__("dataclasses").field(compare=False)\n    extracted',
+        f"{POOL} -k 'verdicts_of_grade'",
+    ),
+    (
+        "grading: a gold that never ends makes the answer wrong",
+        "meml_mel/grading/pool.py",
+        "        if culprit == probe or known is False:\n            self._settle(culprit, UNGRADABLE, batch)",
+        "        if culprit == probe or known is False:\n            self._settle(culprit, _overrun(culprit), batch)",
+        f"{POOL} -k never_ends",
+    ),
 ]
 
 
@@ -158,20 +235,43 @@ def tracked(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name)
 
 
+def run(tests: str, folder: Path) -> tuple[int | None, str]:
+    """Exit status (None: no end within LIMIT_S) and last line of pytest on `tests` in the copy."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *shlex.split(tests)]
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status: int | None = process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the session is its own: pytest and what it started
+            process.wait()
+            status = None
+        output.seek(0)
+        lines = [line.strip() for line in output if line.strip()]
+    return status, lines[-1] if lines else ""
+
+
 def survives(mutation: tuple[str, str, str, str, str], folder: Path) -> tuple[bool, str]:
-    _, name, before, after, tests = mutation
-    path = folder / name
+    """Whether the tests still pass under a mutation, and pytest's last line.
+
+    Only failing tests (1) and tests that hang catch it: no test selected, or a copy that cannot even be collected,
+    proves nothing and stops the script.
+    """
+    name, file, before, after, tests = mutation
+    path = folder / file
     original = path.read_text()
     if original.count(before) != 1:
-        raise SystemExit(f"{name}: expected exactly once, found {original.count(before)} times:\n{before}")
+        raise SystemExit(f"{file}: expected exactly once, found {original.count(before)} times:\n{before}")
     path.write_text(original.replace(before, after))
     try:
-        command = f"{sys.executable} -m pytest -x -q -p no:cacheprovider {tests}"
-        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True)
+        status, line = run(tests, folder)
     finally:
         path.write_text(original)
-    last = [line for line in done.stdout.splitlines() if line.strip()][-1:]
-    return done.returncode == 0, "".join(last)
+    if status not in (None, 0, 1):
+        raise SystemExit(f"{name}: pytest ended with {status} on {tests}: {line}")
+    return status == 0, line if status is not None else f"no end within {LIMIT_S} s"
 
 
 def main() -> int:
@@ -179,6 +279,11 @@ def main() -> int:
     alive = 0
     with tempfile.TemporaryDirectory() as folder:
         tracked(Path(folder))
+        for tests in dict.fromkeys(m[4] for m in wanted):
+            status, line = run(tests, Path(folder))
+            print(f"unbroken: {tests}: {line}", flush=True)
+            if status != 0 or " passed" not in f" {line}":
+                raise SystemExit("these tests must pass, not only skip, before they can catch anything")
         for mutation in wanted:
             started = time.perf_counter()
             lived, line = survives(mutation, Path(folder))

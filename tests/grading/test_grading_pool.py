@@ -62,24 +62,24 @@ def test_the_pool_gives_the_verdicts_of_grade_in_order(pool):
     assert pool.grade([]) == []
 
 
-def test_poison_is_wrong_and_the_healthy_are_graded_beside_it(pool):
+def test_poison_is_wrong_and_the_healthy_are_graded_beside_it(pool, monkeypatch):
     items = [item(k, right=k % 2 == 0) for k in range(200)]
     for where, poison in zip((0, 50, 51, 199), POISON, strict=True):
         items.insert(where, GradeItem("x+1", poison))
-    before = time.monotonic()
+    clock = ended(monkeypatch)
     grades = pool.grade(items)
-    assert time.monotonic() - before < 60  # about 4 x 1 s of one core
+    assert clock == [True] * 4  # each costs its own CPU limit, once
     poisoned = [g for i, g in zip(items, grades, strict=True) if i.gold == "x+1"]
     assert [(g.verdict, g.reason) for g in poisoned] == [("wrong", "timeout")] * 4
     healthy = [g.right for i, g in zip(items, grades, strict=True) if i.gold != "x+1"]
     assert healthy == [k % 2 == 0 for k in range(200)]
 
 
-def test_hostile_text_is_wrong_at_once(pool):
-    before = time.monotonic()
+def test_hostile_text_is_wrong_without_running_out_of_time(pool, monkeypatch):
+    clock = ended(monkeypatch)
     grades = pool.grade([GradeItem("x+1", answer) for answer in HOSTILE])
     assert [g.verdict for g in grades] == ["wrong"] * len(HOSTILE)
-    assert time.monotonic() - before < 30
+    assert clock == []
     assert all(len(g.extracted or "") <= 2001 for g in grades)
 
 
@@ -126,11 +126,24 @@ def test_killed_workers_lose_nothing(pool):
     assert done and all(g.right for g in done[0])
 
 
+def ended(monkeypatch) -> list[bool]:
+    """Of each worker that is lost from now on: did its own clock end it?"""
+    found: list[bool] = []
+    lost = GradingPool._lost
+
+    def spy(self, worker, batch, overran):
+        found.append(overran)
+        lost(self, worker, batch, overran)
+
+    monkeypatch.setattr(GradingPool, "_lost", spy)
+    return found
+
+
 def test_the_clock_is_the_workers_own_and_counts_cpu_time(pool, monkeypatch):
-    monkeypatch.setattr(GradingPool, "_patience", 30.0)
-    before = time.monotonic()
+    """The pool's patience is wall time, for workers that stand still; an overrun must not wait for it."""
+    clock = ended(monkeypatch)
     assert pool.grade([GradeItem("x+2", POISON[1])])[0].reason == "timeout"
-    assert time.monotonic() - before < 25
+    assert clock == [True]
 
 
 def test_a_worker_that_stands_still_is_replaced_and_its_claim_is_tried_again(pool, monkeypatch):

@@ -237,7 +237,7 @@ def tracked(target: Path) -> None:
 
 def run(tests: str, folder: Path) -> tuple[int | None, str]:
     """Exit status (None: no end within LIMIT_S) and last line of pytest on `tests` in the copy."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *shlex.split(tests)]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *shlex.split(tests)]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from meml_mel.grading import choice
 from meml_mel.grading.extract import extract
+from tests.linear import is_linear, repeated
 
 
 @pytest.mark.parametrize(
@@ -60,19 +59,7 @@ PIECES = [
     ("reader", "pieces"),
     [(extract, PIECES), (choice.choice_letter, PIECES[::4]), (choice.boolean_answer, PIECES[::4])],
 )
-def test_200_kilobytes_of_anything_take_no_time(reader, pieces):
-    """Extraction runs in the trainer's process without a clock: it must be linear, whatever it reads.
-
-    Four times the text costs about 4 times the work where it is linear and 16 times where it is quadratic; a
-    measurement that something else disturbed is taken again.
-    """
-
-    def cost(piece: str, size: int) -> float:
-        text = (piece * (size // len(piece))) + " 5"
-        before = time.process_time()
-        reader(text)
-        return time.process_time() - before
-
+def test_200_kilobytes_of_anything_take_linear_work(reader, pieces):
+    """Extraction runs in the trainer's process without a clock: it must be linear, whatever it reads."""
     for piece in pieces:
-        linear = any(cost(piece, 200_000) < 9 * cost(piece, 50_000) + 0.05 for _ in range(4))
-        assert linear, f"{reader.__name__} on {piece!r}"
+        assert is_linear(reader, repeated(piece, " 5"), 50_000), f"{reader.__name__} on {piece!r}"

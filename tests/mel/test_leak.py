@@ -1,7 +1,5 @@
 """Does a text state the gold answer? By hand-made cases for each kind of question."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from meml_mel.data.question import Question
 from meml_mel.mel.leak import Leak, leaks, measure
 from meml_mel.mel.parse import MetaExperience
+from tests.linear import is_linear, repeated
 
 OPTIONS = "How many? a ) 24 , b ) 120 , c ) 625 , d ) 720"
 LINES = "Which is prime?\nA) 91\nB) 97\nC) 99"
@@ -162,8 +161,11 @@ def test_every_whole_number_is_found_and_its_neighbours_are_not(number, sentence
     "unit",
     ["1", "1 ", "1,", "1/", "\\frac{", "\\text{", "\\boxed{", "answer ", "- ", "\n", "^{", "((", "A ) "],
 )
-def test_hostile_input_is_answered_in_linear_time(unit, kind):
-    text = (unit * (200_000 // len(unit) + 1))[:200_000]
-    begin = time.process_time()
-    leaks(text, Question("q", text, "B" if kind == "choice" else "1/7", kind))
-    assert time.process_time() - begin < 20
+def test_hostile_input_is_answered_with_linear_work(unit, kind):
+    """In the problem, in the gold and in the text."""
+
+    def work(text: str) -> None:
+        leaks(text, Question("q", text, "B" if kind == "choice" else "1/7", kind))
+
+    assert is_linear(work, repeated(unit))
+    assert kind != "math" or is_linear(lambda text: leaks(text, math(text)), repeated(unit))

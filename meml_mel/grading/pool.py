@@ -5,8 +5,8 @@ r"""`GradingPool`: the same verdicts as `grade`, from processes that can be kill
 
 Answers are extracted, and what text and exact numbers decide is decided, in the calling process; the rest goes
 to the workers (worker.py), equal claims once. A worker that overruns its CPU time on a claim is ended by the
-kernel, and only that claim is lost: its answer is wrong ("timeout"), or ungradable where the gold alone already
-overruns. Works from any thread, and beside CUDA: the caller's process is never forked.
+kernel, and only that claim is lost: its answer is wrong ("timeout"), or ungradable ("timeout") where the gold
+alone already overruns. Works from any thread, and beside CUDA: the caller's process is never forked.
 
 Why not pebble: its pool stops for good when an idle worker is killed (by the memory killer, say), it counts time
 per task, so that a chunk's culprit is unknown, and its spawned workers import the caller's main module, torch
@@ -26,12 +26,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 
-from .grader import NO_ALGEBRA, UNGRADABLE, Claim, Gold, NeedsAlgebra, claim, decide
+from .grader import ENDLESS_GOLD, NO_ALGEBRA, UNGRADABLE, Claim, Gold, NeedsAlgebra, claim, decide
 from .processes import Template, TemplateLost, Worker
 from .verdict import Grade, Kind
 
 _CHUNK = 16
 _ATTEMPTS = 3  # on fresh workers, for a claim whose workers die of something other than their clock
+PROBE = "12345.678"  # an answer that is easy to compare: what overruns against it is the gold's fault
 _SHORT = 400  # characters: longer texts are not even read in the calling process
 
 
@@ -90,7 +91,7 @@ class GradingPool:
 
     def _reset(self) -> None:
         self._processes = _Processes()
-        self._sound_golds: dict[tuple[tuple[str, ...], Kind], bool] = {}
+        self._probed: dict[tuple[tuple[str, ...], Kind], Grade] = {}  # golds that an overrun cast doubt on
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, self._processes.stop)
 
@@ -123,7 +124,10 @@ class GradingPool:
 
     def grade(self, items: Sequence[GradeItem]) -> list[Grade]:
         """One grade per item, in order. Raises as `grade` does (a gold that is not text, an unknown kind)."""
-        claims = [claim(item.gold, item.answer, item.kind, item.truncated) for item in items]
+        return self.judge([claim(item.gold, item.answer, item.kind, item.truncated) for item in items])
+
+    def judge(self, claims: Sequence[Claim]) -> list[Grade]:
+        """One grade per claim, in order: for answers that were extracted before (voting compares them)."""
         if not self.deduplicate:
             claims = [replace(one, serial=i) for i, one in enumerate(claims)]
         grades: dict[Claim, Grade] = {}
@@ -220,10 +224,9 @@ class GradingPool:
         batch.todo.discard(one)
         batch.done[one] = grade
         if one in batch.waiting:
-            sound = grade.verdict != "ungradable"
-            self._sound_golds[one.gold, one.kind] = sound
+            self._probed[one.gold, one.kind] = grade
             for other in batch.waiting.pop(one):
-                self._settle(other, _overrun(other) if sound else UNGRADABLE, batch)
+                self._settle(other, _overrun(other, grade), batch)
 
     def _lost(self, worker: Worker, batch: _Batch, overran: bool) -> None:
         """A worker has died or overrun: its other claims go back, and the one it was at is judged."""
@@ -240,11 +243,11 @@ class GradingPool:
                 idle.stop()
             return
         probe = _probe(culprit)
-        known = self._sound_golds.get((culprit.gold, culprit.kind))
-        if culprit == probe or known is False:
-            self._settle(culprit, UNGRADABLE, batch)
-        elif known:
-            self._settle(culprit, _overrun(culprit), batch)
+        known = self._probed.get((culprit.gold, culprit.kind))
+        if culprit == probe:
+            self._settle(culprit, ENDLESS_GOLD if overran else UNGRADABLE, batch)
+        elif known is not None:
+            self._settle(culprit, _overrun(culprit, known), batch)
         elif probe in batch.waiting:
             batch.waiting[probe].append(culprit)
         else:
@@ -264,9 +267,10 @@ def _decide_here(one: Claim) -> Grade | None:
 
 
 def _probe(one: Claim) -> Claim:
-    """Is the gold alone too much? A claim with an answer that is easy to compare."""
-    return Claim(one.gold, "12345.678", one.kind)
+    """Is the gold alone too much?"""
+    return Claim(one.gold, PROBE, one.kind)
 
 
-def _overrun(one: Claim) -> Grade:
-    return Grade("wrong", "timeout", one.extracted)
+def _overrun(one: Claim, probe: Grade) -> Grade:
+    """The grade of a claim that overran: the gold's fault or the answer's, as its probe's grade says."""
+    return probe if probe.verdict == "ungradable" else Grade("wrong", "timeout", one.extracted)

@@ -1,0 +1,198 @@
+"""`meml-mel demo`: the whole loop on the embedded world, in minutes on two cores, without the Hub and a GPU.
+
+Stages run as the same commands that a user types (`python -m meml_mel.train.rl --config demo/...`), one after the
+other on one device; each is printed, and its output goes to `logs/`. What it shows is in docs/demo.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+BASE = Path(__file__).resolve().parent / "tiny"
+ARMS = {
+    "grpo": "plain GRPO",
+    "meml": "MEML-GRPO",
+    "mel": "MEL",
+    "meml_mel": "MEML-GRPO + MEL",
+}
+SUMMARY = "demo.json"
+
+
+class DemoError(ValueError):
+    """The demo can't go on; the message says where to look."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for everything (runs/demo)")
+    parser.add_argument(
+        "--arms", default="grpo,meml_mel", help=f"RL runs to compare, of {','.join(ARMS)} (grpo,meml_mel)"
+    )
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--sft-steps", type=int, default=None, help="instead of the recipe's")
+    parser.add_argument("--rl-steps", type=int, default=None, help="instead of the recipes'")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run every stage; answers 0. Raises DemoError where a stage fails."""
+    arms = [arm.strip() for arm in args.arms.split(",") if arm.strip()]
+    unknown = [arm for arm in arms if arm not in ARMS]
+    if unknown or not arms:
+        raise DemoError(f"--arms {args.arms!r}: a comma-separated list of {', '.join(ARMS)}")
+    out = args.out
+    if (out / SUMMARY).exists() or (out / "sft").exists():
+        raise DemoError(f"--out {str(out)!r} holds a demo already: remove it, or name another folder")
+    started = time.perf_counter()
+    data = out / "data"
+
+    from .data import write_data
+
+    print(_INTRODUCTION.format(arms=", ".join(ARMS[arm] for arm in arms)), flush=True)
+    write_data(data, args.seed)
+    stages = Stages(out, len(arms) + 1)
+    inputs = ["--data.path", data / "demonstrations.jsonl"]
+    inputs += ["--sft.extra_rows.0.path", data / "analyses.jsonl", "--sft.extra_rows.1.path", data / "replays.jsonl"]
+    stages.train("multi-expert SFT", "sft", "sft", BASE, args.seed, inputs, args.sft_steps)
+    for arm in arms:
+        inputs = ["--data.path", data / "questions.jsonl"]
+        stages.train(f"RL: {ARMS[arm]}", "rl", arm, out / "sft/final", args.seed, inputs, args.rl_steps)
+
+    from .report import report
+
+    print("\nevaluation on the held-out questions", flush=True)
+    summary = report(out, {"sft": "after SFT", **{arm: ARMS[arm] for arm in arms}})
+    summary["seed"], summary["seconds"] = args.seed, stages.seconds
+    seconds = time.perf_counter() - started
+    summary["seconds"]["total"] = seconds
+    (out / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    print(_ending(out, arms[-1], seconds), flush=True)
+    return 0
+
+
+class Stages:
+    """Training commands in processes of their own, with their progress told in one place."""
+
+    def __init__(self, out: Path, count: int):
+        self.out, self.count, self.number = out, count, 0
+        self.seconds: dict[str, float] = {}
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+
+    def train(
+        self,
+        title: str,
+        stage: str,
+        name: str,
+        model: Path,
+        seed: int,
+        inputs: Sequence[object],
+        steps: int | None,
+    ) -> None:
+        """Run one recipe to its end; `name` is the recipe's and its folder's."""
+        self.number += 1
+        folder, log = self.out / name, self.out / "logs" / f"{name}.log"
+        words = ["-m", f"meml_mel.train.{stage}", "--config", f"demo/{name}", "--model_name_or_path", model]
+        words += ["--output_dir", folder, "--seed", seed, "--use_cpu", "true" if _on_cpu() else "false", *inputs]
+        words += [] if steps is None else ["--max_steps", steps]
+        command = [str(word) for word in words]
+        print(f"\n{self.number}/{self.count} {title}\n$ {shlex.join(['python', *command])}", flush=True)
+        started = time.perf_counter()
+        with log.open("w", encoding="utf-8") as file:
+            # One device, whatever the machine has: the demo is too small to share out.
+            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")[:1]}
+            process = subprocess.Popen(
+                [sys.executable, *command], stdout=file, stderr=subprocess.STDOUT, env=environment
+            )
+            try:
+                _follow(process, folder / "metrics.jsonl", stage, started)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+        self.seconds[name] = time.perf_counter() - started
+        if process.returncode:
+            tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:])
+            raise DemoError(f"{title} ended with status {process.returncode}; the end of {log}:\n{tail}")
+
+
+def _on_cpu() -> bool:
+    import torch
+
+    return not torch.cuda.is_available()
+
+
+def _follow(process: subprocess.Popen, metrics: Path, stage: str, started: float) -> None:
+    """Tell each step: one line that is written over on a terminal, every fifth step in a log file."""
+    line = Line(sys.stdout)
+    seen = 0
+    while True:
+        ended = process.poll() is not None
+        lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
+        for text in lines[seen:]:
+            seen += 1
+            line.show(_progress(json.loads(text), stage, time.perf_counter() - started), keep=seen % 5 == 0)
+        if ended:
+            break
+        time.sleep(0.5)
+    line.end()
+
+
+def _progress(m: dict[str, Any], stage: str, seconds: float) -> str:
+    text = f"  step {m['step']:>3}  {seconds:>4.0f} s  loss {m['loss']:.3f}"
+    if stage == "rl":
+        text += f"  right {m['grade/right']:.0%}"
+        for key, label in (
+            ("objective/mutual_learning/fired", "mutual"),
+            ("objective/hard_examples/flushed", "hard"),
+            ("objective/meta_experience/retained", "kept"),
+        ):
+            text += f"  {label} {m[key]:.0f}" if key in m else ""
+    return text
+
+
+class Line:
+    """One line that is written over where the output is a terminal; else the lines marked `keep`."""
+
+    def __init__(self, stream: TextIO):
+        self.stream, self.terminal, self.width = stream, stream.isatty(), 0
+
+    def show(self, text: str, keep: bool) -> None:
+        if self.terminal:
+            self.stream.write("\r" + text.ljust(self.width))
+            self.width = len(text)
+        elif keep:
+            self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def end(self) -> None:
+        if self.terminal and self.width:
+            self.stream.write("\n")
+            self.stream.flush()
+
+
+_INTRODUCTION = """\
+The demo: a model of 0.6 million parameters and three experts that answer the
+same sums, each with a habit that is wrong: Ada forgets the carry, Ben turns the
+digits of a difference around, Cleo goes back to the first number. SFT teaches
+the model to be all three; RL has to mend them: {arms}."""
+
+
+def _ending(out: Path, last: str, seconds: float) -> str:
+    return f"""
+Everything is in {out} ({seconds:.0f} s):
+  {SUMMARY}                  the numbers above
+  curves.png                 reward and yields over the steps
+  {last}/records/            every rollout and meta-experience, as Parquet:
+      datasets.load_dataset("parquet", data_files="{out}/{last}/records/meta_experience/*")
+  {last}/final               the trained model
+  evaluations/               every answer to the held-out questions
+
+Next: your own questions and experts in ten minutes, docs/quickstart.md; a real
+model, docs/real-run.md; what every number means, docs/metrics.md."""

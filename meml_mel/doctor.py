@@ -243,6 +243,7 @@ SELF_TEST = (
     ("math", "x=1", r"\boxed{x=2}", "wrong"),
     ("math", "7", "I cannot solve this.", "wrong"),
     ("math", "", r"\boxed{1}", "ungradable"),
+    ("math", "x+1", r"\boxed{\sum_{k=1}^{10^{9}} \frac{1}{k^2+x}}", "wrong"),  # never ends: must be cut off
     ("choice", "B", r"\boxed{B}", "right"),
     ("choice", "B", r"\boxed{C}", "wrong"),
     ("boolean", "yes", r"\boxed{yes}", "right"),
@@ -251,17 +252,21 @@ SELF_TEST = (
 
 
 def grader() -> Iterator[Check]:
-    """The self-test: a grader that lies makes every number of a run worthless."""
+    """The self-test, in processes as in a run: a grader that lies, or hangs, makes a run worthless."""
+    from .grading.pool import GradeItem, GradingPool
+
     try:
-        from .grading import grade
-    except ImportError as error:
-        yield Check("grader", "fail", f"can't be imported: {error}")
+        with GradingPool(workers=1, timeout=2.0) as pool:
+            items = [GradeItem(gold, answer, kind) for kind, gold, answer, _ in SELF_TEST]  # type: ignore[arg-type]
+            found = [grade.verdict for grade in pool.grade(items)]
+    except (RuntimeError, OSError) as error:
+        yield Check("grader", "fail", str(error))
         return
-    wrong = []
-    for kind, gold, answer, verdict in SELF_TEST:
-        found = grade(gold, answer, kind).verdict  # type: ignore[arg-type]
-        if found != verdict:
-            wrong.append(f"{kind} {gold!r} / {answer!r} is {verdict}, graded {found}")
+    wrong = [
+        f"{kind} {gold!r} / {answer!r} is {verdict}, graded {got}"
+        for (kind, gold, answer, verdict), got in zip(SELF_TEST, found, strict=True)
+        if got != verdict
+    ]
     if wrong:
         yield Check("grader", "fail", f"{len(wrong)} of {len(SELF_TEST)} cases: {'; '.join(wrong)}")
     else:

@@ -185,8 +185,8 @@ MUTATIONS = [
     (
         "grading: a gold that cannot be parsed makes the answer wrong",
         "meml_mel/grading/grader.py",
-        "            return UNGRADABLE\n    except (compare",
-        '            return Grade("wrong", "different", shown)\n    except (compare',
+        "            return UNGRADABLE\n    except compare",
+        '            return Grade("wrong", "different", shown)\n    except compare',
         f"{CASES} -k 'parsed or verdict'",
     ),
     (
@@ -199,8 +199,8 @@ MUTATIONS = [
     (
         "grading: a claim that ran out of time is right",
         "meml_mel/grading/pool.py",
-        'return Grade("wrong", "timeout", one.extracted)',
-        'return Grade("right", None, one.extracted)',
+        'else Grade("wrong", "timeout", one.extracted)',
+        'else Grade("right", None, one.extracted)',
         f"{POOL} -k 'poison or clock'",
     ),
     (
@@ -220,8 +220,8 @@ MUTATIONS = [
     (
         "grading: a gold that never ends makes the answer wrong",
         "meml_mel/grading/pool.py",
-        "        if culprit == probe or known is False:\n            self._settle(culprit, UNGRADABLE, batch)",
-        "        if culprit == probe or known is False:\n            self._settle(culprit, _overrun(culprit), batch)",
+        "self._settle(culprit, ENDLESS_GOLD if overran else UNGRADABLE, batch)",
+        'self._settle(culprit, Grade("wrong", "timeout"), batch)',
         f"{POOL} -k never_ends",
     ),
 ]

@@ -79,9 +79,17 @@ def test_the_graders_self_test_passes_and_finds_a_lying_grader(monkeypatch):
     assert [c.status for c in doctor.grader()] == ["ok"]
     from meml_mel.grading import Grade
 
-    monkeypatch.setattr("meml_mel.grading.grade", lambda *a: Grade("right"))
+    monkeypatch.setattr(
+        "meml_mel.grading.pool.GradingPool.grade", lambda _, items: [Grade("right")] * len(items)
+    )
     [check] = doctor.grader()
     assert check.status == "fail" and "'3'" in check.detail
+
+
+def test_a_grader_that_cannot_start_is_a_failure(monkeypatch):
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    [check] = doctor.grader()
+    assert check.status == "fail" and "does not start" in check.detail
 
 
 # -- the Hub -------------------------------------------------------------------------------------------------

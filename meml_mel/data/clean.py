@@ -19,7 +19,7 @@ from .columns import RowRejected
 from .mappings import Draft
 from .question import Question
 
-Gradable = Callable[[str, str], bool]  # (gold, kind) -> whether the grader can parse it
+Gradable = Callable[[str, str], bool | str]  # (gold, kind) -> can the grader use it? A text says why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,12 @@ class Cleaner:
     def _fault(self, draft: Draft) -> RowRejected | None:
         if not draft.answer:
             return RowRejected("empty answer", draft.answer)
-        if not self._gradable(draft.answer, draft.kind):
-            return RowRejected(f"ungradable {draft.kind} answer", draft.answer)
-        return None
+        verdict = self._gradable(draft.answer, draft.kind)
+        if verdict is True:
+            return None
+        return RowRejected(
+            f"ungradable {draft.kind} answer{f' ({verdict})' if verdict else ''}", draft.answer
+        )
 
     def _unique_id(self, wanted: str | None, key: bytes) -> str:
         """The row's own id; one made of the problem's digest where it has none or another question has it."""

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..grading.pool import PROBE, GradeItem, GradingPool
 from .clean import Cleaner, Conflict, Gradable, Rejection, content_hash, count_reasons, with_ids
 from .columns import MissingColumn, RowRejected
 from .files import DataFiles, find_files
-from .mappings import NAMED, QUESTION, Mapper, Need, columns_mapper, guess, missing_column
+from .mappings import NAMED, QUESTION, Draft, Mapper, Need, columns_mapper, guess, missing_column
 from .question import Question
 from .rows import read_rows
 from .source import DataError, DataSource
@@ -26,6 +29,14 @@ from .source import DataError, DataSource
 __all__ = ["DataError", "DataReport", "DataSource", "LoadedQuestions", "load_questions", "open_rows"]
 
 logger = logging.getLogger(__name__)
+# CPU seconds to read one gold: the reward's own limit, under which no answer to it could be right.
+GOLD_SECONDS = 5.0
+# What parses at once and may take for ever to evaluate: such a gold is compared with a number, too.
+_COSTLY = ("\\sum", "\\prod", "\\int", "\\lim", "\\binom", "!")
+_CHUNK = 512  # rows whose golds are asked about together
+Mapped = tuple[
+    int, dict[str, Any], Draft | RowRejected | MissingColumn
+]  # number, row, what the mapping made of it
 
 
 @dataclass(frozen=True)
@@ -79,23 +90,30 @@ class LoadedQuestions:
 def load_questions(source: DataSource, gradable: Gradable | None = None) -> LoadedQuestions:
     """Read, map and clean one source.
 
-    `gradable(gold, kind)` says whether the grader can parse a gold; by default the package's grader is asked.
-    With `max_questions` and no `ids_file`, reading stops when that many are found, and the report covers the rows
-    read until then. Raises DataError for everything that can be wrong with the source.
+    `gradable(gold, kind)` says whether the grader can use a gold (True), or why it cannot; by default the package's
+    grader is asked, under a time limit. With `max_questions` and no `ids_file`, reading stops when that many are
+    found, and the report covers the rows read until then. Raises DataError for everything that can be wrong with
+    the source.
     """
-    gold_check = "the grader" if gradable is None else "the caller"
+    if gradable is not None:
+        return _load(source, gradable, "the caller")
+    # It starts its processes only where a gold needs the computer algebra; numbers and words are read in this one.
+    with closing(GradingPool(workers=1, timeout=GOLD_SECONDS)) as pool:
+        return _load(source, GoldCheck(pool), "the grader")
+
+
+def _load(source: DataSource, gradable: Gradable, gold_check: str) -> LoadedQuestions:
     rows, mapper, mapping, files = open_rows(source)
-    cleaner = Cleaner(gradable or _default_gradable(), files.label)
+    cleaner = Cleaner(gradable, files.label)
     enough = source.max_questions if source.ids_file is None else None
-    for number, row in enumerate(rows, source.start):
-        try:
-            draft = mapper(row)
-        except RowRejected as refused:
-            cleaner.reject(number, refused)
-        except MissingColumn as missing:
+    mapped = _mapped(enumerate(rows, source.start), mapper)
+    for number, row, draft in gradable.ahead(mapped) if isinstance(gradable, GoldCheck) else mapped:
+        if isinstance(draft, RowRejected):
+            cleaner.reject(number, draft)
+        elif isinstance(draft, MissingColumn):
             if cleaner.rows == 0:
-                raise missing_column(missing.field, missing.tried, row, f"mapping {mapping}") from None
-            cleaner.reject(number, RowRejected(f"no {missing.field} column", ", ".join(row)))
+                raise missing_column(draft.field, draft.tried, row, f"mapping {mapping}")
+            cleaner.reject(number, RowRejected(f"no {draft.field} column", ", ".join(row)))
         else:
             cleaner.add(number, draft)
         if enough is not None and len(cleaner) == enough:
@@ -175,14 +193,46 @@ def _in_words(mapping: str | Mapping[str, str]) -> str:
     return ", ".join(f"{field}: {column}" for field, column in told.items())
 
 
-def _default_gradable() -> Gradable:
-    """Whether the package's grader can parse the gold: against no answer at all, only the gold is looked at."""
-    from ..grading import grade
+def _mapped(rows: Iterable[tuple[int, dict[str, Any]]], mapper: Mapper) -> Iterator[Mapped]:
+    for number, row in rows:
+        try:
+            yield number, row, mapper(row)
+        except (RowRejected, MissingColumn) as refused:
+            yield number, row, refused
 
-    def gradable(gold: str, kind: str) -> bool:
-        return grade(gold, "", kind).verdict != "ungradable"  # type: ignore[arg-type]  # the mappings checked it
 
-    return gradable
+class GoldCheck:
+    """Can the grader use a gold? Graded against no answer at all, only the gold is looked at.
+
+    Golds are asked about by the chunk, each once, in processes that can be killed: a data file must not hang a start.
+    """
+
+    def __init__(self, pool: GradingPool) -> None:
+        self._pool = pool
+        self._known: dict[tuple[str, str], bool | str] = {}
+
+    def ahead(self, mapped: Iterator[Mapped]) -> Iterator[Mapped]:
+        """The rows as they come, a chunk behind the golds that were asked about."""
+        while chunk := list(islice(mapped, _CHUNK)):
+            drafts = [draft for _, _, draft in chunk if isinstance(draft, Draft) and draft.answer]
+            self._ask({(d.answer, d.kind): None for d in drafts})
+            yield from chunk
+
+    def _ask(self, golds: Iterable[tuple[str, str]]) -> None:
+        new = [gold for gold in golds if gold not in self._known]
+        answers = [PROBE if any(sign in gold for sign in _COSTLY) else "" for gold, _ in new]
+        # the mappings checked the kinds
+        items = [GradeItem(g, answer, k) for (g, k), answer in zip(new, answers)]  # type: ignore[arg-type]
+        grades = self._pool.grade(items)
+        for gold, grade in zip(new, grades, strict=True):
+            unusable = "timed out" if grade.reason == "timeout" else False
+            self._known[gold] = unusable if grade.verdict == "ungradable" else True
+
+    def __call__(self, gold: str, kind: str) -> bool | str:
+        """True, or why it can't be used ("timed out", or False: it can't be parsed)."""
+        if (gold, kind) not in self._known:
+            self._ask([(gold, kind)])
+        return self._known[gold, kind]
 
 
 def _only_ids(questions: tuple[Question, ...], ids_file: str) -> tuple[Question, ...]:

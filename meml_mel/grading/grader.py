@@ -23,6 +23,7 @@ Gold = str | list[str] | tuple[str, ...]
 KINDS = ("math", "choice", "boolean")
 _LETTER_GOLD = re.compile(r"\$?(?:\\text(?:bf)?\{)?\(?[A-E]\)?\}?\$?")
 UNGRADABLE = Grade("ungradable", "unparsable_gold")
+ENDLESS_GOLD = Grade("ungradable", "timeout")
 
 
 class NeedsAlgebra(Exception):
@@ -113,7 +114,9 @@ def decide(claim: Claim, algebra: Any) -> Grade:
         gold = read_gold(claim.gold)
         if gold is None or not compare.gradable(gold, algebra):
             return UNGRADABLE
-    except (compare.TooLargeError, RecursionError):
+    except compare.TooLargeError:
+        return ENDLESS_GOLD
+    except RecursionError:
         return UNGRADABLE
     if claim.truncated:
         return Grade("wrong", "truncated", shown)

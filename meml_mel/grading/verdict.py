@@ -7,7 +7,7 @@ from typing import Literal
 
 Kind = Literal["math", "choice", "boolean"]
 Verdict = Literal["right", "wrong", "ungradable"]
-# Why an answer is wrong; an ungradable gold says `unparsable_gold`.
+# Why an answer is wrong; an ungradable gold says `unparsable_gold`, or `timeout` where reading it never ends.
 Reason = Literal["no_answer", "truncated", "timeout", "different", "unparsable_gold"]
 
 

@@ -43,6 +43,7 @@ def test_yes_and_no():
         ("5", r"\boxed{9^{9^{9^9}}}", False, Grade("wrong", "timeout", "9^{9^{9^9}}")),
         (r"\frac{1", r"\boxed{5}", False, Grade("ungradable", "unparsable_gold", None)),
         (r"\frac{1", r"\boxed{5}", True, Grade("ungradable", "unparsable_gold", None)),
+        ("9^{9^{9^9}}", r"\boxed{5}", False, Grade("ungradable", "timeout", None)),
     ],
 )
 def test_each_verdict_says_why(gold, answer, truncated, expected):

@@ -5,8 +5,8 @@
     prompts.solve(question, expert_name="careful")
 
 A template is a packaged name (`solve.v1`) or a path to a `.jinja` file of the user's. It sees its variables
-and nothing else; text that comes from data or models is inserted as it is and never read as a template. A
-packaged template never changes: better wording gets a new version.
+and nothing else; text that comes from data or models is never read as a template, and inserted as it is but for
+special tokens (`defused`). A packaged template never changes: better wording gets a new version.
 
 | template | variables | becomes |
 |---|---|---|
@@ -19,6 +19,7 @@ packaged template never changes: better wording gets a new version.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -52,6 +53,13 @@ _REQUIRED = {
     "analyse": ("problem", "right", "wrong"),
     "replay": ("problem", "knowledge"),
 }
+# Variables that hold text of data and models; the rest is the user's own.
+_FOREIGN = ("problem", "right", "wrong", "knowledge")
+# The spellings of special tokens: <|im_end|> and its like, with the full-width bars of DeepSeek; </s>, <eos>, <pad>;
+# Gemma's turns; Mistral's [INST].
+_SPECIAL = re.compile(
+    r"[<\[](?=[|｜][^\s<>|｜]{1,40}[|｜]>|/?s>|(?:bos|eos|pad|unk|mask|start_of_turn|end_of_turn)>|/?INST\])"
+)
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
 )
@@ -88,7 +96,9 @@ class Template:
     def render(self, variables: Mapping[str, str]) -> str:
         """The template with its variables filled in. Raises PromptError where that fails."""
         try:
-            return _compiled(self.source).render(variables)
+            return _compiled(self.source).render(
+                {name: defused(value) if name in _FOREIGN else value for name, value in variables.items()}
+            )
         except jinja2.TemplateSyntaxError as error:
             raise PromptError(f"{self._label}, line {error.lineno}: {error.message}") from error
         except Exception as error:  # whatever a user's template does when it runs
@@ -214,6 +224,15 @@ def load_template(role: str, name: str) -> Template:
         raise PromptError(f"prompts.{role}: can't read {name!r}: {error}") from error
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     return Template(role, f"{Path(name).name}@{digest}", source)
+
+
+def defused(text: str) -> str:
+    """`text` with a zero-width space in every special token's spelling.
+
+    A tokenizer reads `<|im_end|>` as the token wherever it stands: in a problem, or in an attempt that an analysis
+    quotes, it would end the user's turn early, and what follows could speak as the system.
+    """
+    return _SPECIAL.sub("\\g<0>\u200b", text)
 
 
 @lru_cache(maxsize=64)

@@ -18,7 +18,6 @@ from typing import Any
 
 from ..config.coerce import ConfigError
 from . import entry
-from .allocator import keep_freed_memory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,8 +36,6 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
 
     folder = Path(config.trl["output_dir"])
     _refuse_an_occupied_folder(folder, config.trl["resume_from_checkpoint"])
-    if config.trl["use_cpu"]:
-        keep_freed_memory()
     gpus = 0 if config.trl["use_cpu"] else _visible_gpus()
     refuse_silent_data_parallel(gpus, os.environ, "rl", argv)
     main_process = os.environ.get("RANK", "0") == "0"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from . import entry
-from .allocator import keep_freed_memory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,8 +32,6 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
     from .arithmetic import refuse_silent_data_parallel
     from .sft_rows import gather, tokenise_all
 
-    if config.trl["use_cpu"]:
-        keep_freed_memory()
     folder = Path(config.trl["output_dir"])
     common.refuse_occupied(folder, config.trl["resume_from_checkpoint"])
     refuse_silent_data_parallel(_visible_gpus(config), os.environ, "sft", argv)

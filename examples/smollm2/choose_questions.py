@@ -3,9 +3,10 @@
     python examples/smollm2/choose_questions.py --config smollm2-135m/meml_mel --model models/smollm2-135m-sft \\
         --out configs/smollm2-135m/questions.txt [--data.path FILE ...]
 
-Takes the config's questions and experts. Candidates are the questions with the shortest ground-truth solutions;
-under every expert's prompt `--samples` responses are sampled as the config's rollouts are (temperature,
-max_completion_length), and a question is kept if at least one of all its responses is right and one is wrong.
+Takes the config's questions and experts. Candidates are the first of `data.ids_file` where one is given
+(easy_questions.py writes one), else the shortest problems with a short ground-truth solution; under every expert's
+prompt `--samples` responses are sampled as the config's rollouts are (temperature, max_completion_length), and a
+question is kept if at least one of all its responses is right and one is wrong.
 `--out` gets the ids, one a line, for `data.ids_file`; the counts per question go to `--report`.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +58,12 @@ def main() -> None:
         parser.error("the config has no data section")
     prompts = Prompts.load(config.prompts.templates())
     experts = config.experts or (NAMELESS,)
-    chosen = candidates(load_questions(config.data).questions, args.candidates, args.max_lines)
+    questions = load_questions(config.data).questions
+    if config.data.ids_file:
+        chosen = list(questions[: args.candidates])
+    else:
+        chosen = candidates(questions, args.candidates, args.max_lines)
+    started = time.perf_counter()
     asked = [(q, e) for q in chosen for e in experts for _ in range(args.samples)]
     sampler = Sampler(args.model, seed=args.seed)
     samples = sampler(
@@ -80,11 +87,13 @@ def main() -> None:
     kept = [q.id for q in chosen if 0 < sum(right[q.id].values()) < total]
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text("".join(f"{id}\n" for id in kept))
+    seconds = round(time.perf_counter() - started)
     per_expert = {e.name: sum(right[q.id][e.name] for q in chosen) for e in experts}
     report = {
         "model": args.model,
         "temperature": config.trl["temperature"],
         "asked": len(chosen),
+        "seconds": seconds,
         "samples_per_question": total,
         "right_per_expert": per_expert,
         "responses_per_expert": len(chosen) * args.samples,

@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--name", help="the Hub data set's config")
     what.add_argument("--split", help="default: train (a file's only one)")
     what.add_argument("--data-revision", metavar="REV", help="the Hub data set's commit")
-    what.add_argument("--start", type=int, help="first row, from 0")
+    what.add_argument(
+        "--start", type=int, help="first row, from 0; with or without --stop-row, not the config's range"
+    )
     what.add_argument("--stop-row", type=int, help="row to stop before")
     what.add_argument("--kind", choices=("math", "choice", "boolean"), help="of every question")
     what.add_argument("--max-questions", type=int, metavar="N", help="the first N")
@@ -175,7 +177,10 @@ def data_source(args: argparse.Namespace, config: RunConfig | None) -> DataSourc
         raise EvaluationError(
             "there are no questions: name them with --data, or a --config that has a data section"
         )
-    return replace(config.data, **given)
+    rows = (
+        {"start": 0, "stop": None} if {"start", "stop"} & set(given) else {}
+    )  # another range than training's
+    return replace(config.data, **{**rows, **given})
 
 
 def parse_mapping(text: str | None) -> str | dict[str, str] | None:

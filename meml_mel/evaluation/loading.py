@@ -132,10 +132,10 @@ def check_folder(name: str) -> Path | None:
     """The folder that `name` means, or None for a Hub id. EvaluationError for a folder that holds no model."""
     folder = Path(name).expanduser()
     if not folder.exists():
-        if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        if name.startswith((".", "/", "~")) or name.count("/") != 1 or folder.parent.is_dir():
             raise EvaluationError(
-                f"model {name!r}: no such folder, and no Hub id (owner/name) either: check the path, which is "
-                "relative to where you run"
+                f"model {name!r}: no such folder{_beside(folder)}. Paths are relative to where you run; a Hub id is "
+                "owner/name"
             )
         return None
     if not folder.is_dir():
@@ -151,6 +151,13 @@ def check_folder(name: str) -> Path | None:
         )
         raise EvaluationError(f"model {name!r} holds no weights ({', '.join(WEIGHTS)}): {way_out}")
     return folder
+
+
+def _beside(folder: Path) -> str:
+    """What there is instead, in the nearest folder that exists."""
+    parent = next((p for p in folder.parents if p.is_dir()), Path("."))
+    held = sorted(p.name for p in parent.iterdir() if p.is_dir())[:5]
+    return f" ({str(parent)!r} holds: {', '.join(held) or 'no folder'})"
 
 
 def _preferred(names: list[str]) -> str:

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from transformers import DynamicCache
+
+from .cache import roomy_cache
 
 MEMORY_BYTES = 1 << 30  # for a batch's cache and logits, on a CPU
 GPU_SHARE = 0.5  # of the device's free memory, for the same
@@ -149,7 +150,7 @@ class Sampler:
         live = torch.arange(len(requests), device=self.device)
         running = torch.ones_like(live, dtype=torch.bool)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
-        cache: Any = DynamicCache(config=self.model.config)
+        cache: Any = roomy_cache(self.model.config)
         for step in range(steps):
             logits = self._forward(ids, mask, positions, cache)
             row_uniform = None if uniform is None else uniform[live.cpu().numpy(), step]

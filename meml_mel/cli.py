@@ -17,6 +17,7 @@ from . import __version__
 
 # Command -> (module, one line of help).
 COMMANDS = {
+    "demo": ("meml_mel.demo.run", "the whole loop on a tiny model, in minutes, without a GPU"),
     "evaluate": ("meml_mel.evaluation.cli", "answer questions with a saved model, grade, and count"),
     "grade": ("meml_mel.grading.cli", "grade answers against gold answers"),
     "doctor": ("meml_mel.doctor", "check versions, devices, the Hub login and a model's tokenizer"),

@@ -15,7 +15,7 @@ from ..prompts.library import Prompts, PromptsConfig
 from . import world
 from .world import Chain, Pupil
 
-SLIP = 0.03  # how often a demonstrated step has a slip
+SLIP = 0.01  # how often a demonstrated step has a slip
 
 
 def prompts_config() -> PromptsConfig:

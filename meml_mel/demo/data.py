@@ -16,14 +16,14 @@ ANALYSES = REPLAYS = 400
 TRAINING, TEST = 400, 200
 
 
-def write_data(folder: Path, seed: int = 0) -> None:
+def write_data(folder: Path, seed: int = 0, test_questions: int = TEST) -> None:
     """demonstrations, analyses, replays, questions and test, as JSONL; the same for the same seed.
 
     No question is in two of them: the test questions are new to the model at the end.
     """
     folder.mkdir(parents=True, exist_ok=True)
     prompts = Prompts.load(corpus.prompts_config())
-    training, test = world.training_questions(TRAINING), world.test_questions(TEST)
+    training, test = world.training_questions(TRAINING), world.test_questions(test_questions)
     held_out = frozenset(chain.text for chain in [*training, *test])
     rng = random.Random(f"demo demonstrations {seed}")
     shown = world.make_questions(100 + seed, DEMONSTRATIONS, avoid=held_out)

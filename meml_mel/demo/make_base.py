@@ -1,6 +1,6 @@
 """Train the tiny base model that ships with the package.
 
-    python -m meml_mel.demo.make_base --out meml_mel/demo/base [--steps 1500] [--threads 2]
+    python -m meml_mel.demo.make_base --out meml_mel/demo/tiny [--steps 3000] [--threads 1]
 
 It has read other pupils' work (`world.OTHERS`), every habit among it, and analyses and replays of it; not a line by
 the demo's experts. Questions of the demo's training and test sets are left out.
@@ -78,22 +78,22 @@ def loss_of(model: Any, batch: Sequence[dict[str, list[int]]], pad: int) -> torc
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--rows", type=int, default=24000)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--rows", type=int, default=40000)
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
 
     prompts = Prompts.load(corpus.prompts_config())
     avoid = frozenset(chain.text for chain in [*world.training_questions(), *world.test_questions()])
-    quarter = args.rows // 4
-    made = corpus.rows(prompts, world.OTHERS, args.seed, 2 * quarter, quarter, quarter, (1, 2, 2, 2), avoid)
+    fifth = args.rows // 5
+    made = corpus.rows(prompts, world.OTHERS, args.seed, 3 * fifth, fifth, fifth, (1, 2, 2, 2), avoid)
     vocabulary = [message["content"] for row in made for message in row["prompt"]]
     vocabulary += [row["completion"] for row in made]
     vocabulary += [pupil.system_prompt for pupil in (*world.EXPERTS, *world.OTHERS)]

@@ -41,7 +41,7 @@ def report(out: Path, models: Mapping[str, str]) -> dict[str, Any]:
     prompts = Prompts.load(corpus.prompts_config())
     experts = [Expert(pupil.name) for pupil in world.EXPERTS]
     questions = load_questions(DataSource(path=str(out / "data/test.jsonl"), mapping=_MAPPING)).questions
-    chains = world.test_questions(PAIR_QUESTIONS)
+    chains = world.test_questions(min(PAIR_QUESTIONS, len(questions)))
     results: dict[str, Results] = {}
     qualities = {}
     with GradingPool(workers=1) as pool:

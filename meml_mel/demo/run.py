@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--arms", default="grpo,meml_mel", help=f"RL runs to compare, of {','.join(ARMS)} (grpo,meml_mel)"
     )
     parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--test-questions", type=int, default=200, help="held-out questions (200)")
     parser.add_argument("--sft-steps", type=int, default=None, help="instead of the recipe's")
     parser.add_argument("--rl-steps", type=int, default=None, help="instead of the recipes'")
 
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     if unknown or not arms:
         raise DemoError(f"--arms {args.arms!r}: a comma-separated list of {', '.join(ARMS)}")
     out = args.out
+    if args.test_questions < 1:
+        raise DemoError(f"--test-questions {args.test_questions}: it takes one or more")
     if (out / SUMMARY).exists() or (out / "sft").exists():
         raise DemoError(f"--out {str(out)!r} holds a demo already: remove it, or name another folder")
     started = time.perf_counter()
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from .data import write_data
 
     print(_INTRODUCTION.format(arms=", ".join(ARMS[arm] for arm in arms)), flush=True)
-    write_data(data, args.seed)
+    write_data(data, args.seed, args.test_questions)
     stages = Stages(out, len(arms) + 1)
     inputs = ["--data.path", data / "demonstrations.jsonl"]
     inputs += ["--sft.extra_rows.0.path", data / "analyses.jsonl", "--sft.extra_rows.1.path", data / "replays.jsonl"]
@@ -65,8 +68,11 @@ def run(args: argparse.Namespace) -> int:
         inputs = ["--data.path", data / "questions.jsonl"]
         stages.train(f"RL: {ARMS[arm]}", "rl", arm, out / "sft/final", args.seed, inputs, args.rl_steps)
 
+    from transformers.utils import logging
+
     from .report import report
 
+    logging.disable_progress_bar()
     print("\nevaluation on the held-out questions", flush=True)
     summary = report(out, {"sft": "after SFT", **{arm: ARMS[arm] for arm in arms}})
     summary["seed"], summary["seconds"] = args.seed, stages.seconds
@@ -102,7 +108,7 @@ class Stages:
         words += ["--output_dir", folder, "--seed", seed, "--use_cpu", "true" if _on_cpu() else "false", *inputs]
         words += [] if steps is None else ["--max_steps", steps]
         command = [str(word) for word in words]
-        print(f"\n{self.number}/{self.count} {title}\n$ {shlex.join(['python', *command])}", flush=True)
+        print(f"\n{self.number}/{self.count} {title}\n{shown_command(command)}", flush=True)
         started = time.perf_counter()
         with log.open("w", encoding="utf-8") as file:
             # One device, whatever the machine has: the demo is too small to share out.
@@ -120,6 +126,18 @@ class Stages:
         if process.returncode:
             tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:])
             raise DemoError(f"{title} ended with status {process.returncode}; the end of {log}:\n{tail}")
+
+
+def shown_command(words: Sequence[str]) -> str:
+    """The command as it can be pasted into a shell, an option a line, so that no terminal breaks it."""
+    line: list[str] = ["$ python"]
+    options: list[list[str]] = []
+    for word in words:
+        if word.startswith("--"):
+            options.append([word])
+        else:
+            (options[-1] if options else line).append(shlex.quote(word))
+    return " \\\n".join([" ".join(line), *("    " + " ".join(option) for option in options)])
 
 
 def _on_cpu() -> bool:
@@ -145,8 +163,10 @@ def _follow(process: subprocess.Popen, metrics: Path, stage: str, started: float
 
 
 def _progress(m: dict[str, Any], stage: str, seconds: float) -> str:
-    text = f"  step {m['step']:>3}  {seconds:>4.0f} s  loss {m['loss']:.3f}"
-    if stage == "rl":
+    text = f"  step {m['step']:>3}  {seconds:>4.0f} s"
+    if stage == "sft":
+        text += f"  loss {m['loss']:.3f}"
+    else:
         text += f"  right {m['grade/right']:.0%}"
         for key, label in (
             ("objective/mutual_learning/fired", "mutual"),

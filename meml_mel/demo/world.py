@@ -98,7 +98,7 @@ class Pupil:
 EXPERTS = (Pupil("Ada", "carry", 0.7), Pupil("Ben", "borrow", 0.7), Pupil("Cleo", "chain", 0.6))
 # Whose work the tiny base model has read before: it knows every habit, but not which of the experts has which.
 OTHERS = tuple(
-    Pupil(name, habit)
+    Pupil(name, habit, 0.9)
     for names, habit in (
         (("Dora", "Emil", "Fay"), "carry"),
         (("Gus", "Hana", "Ivo"), "borrow"),

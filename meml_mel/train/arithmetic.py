@@ -104,8 +104,19 @@ def dry_run(
     return make_report(config, launch, facts, questions)
 
 
-def make_report(config: RunConfig, launch: Launch, facts: ModelFacts, questions: int | None = None) -> Report:
-    """All numbers of one run. `questions`: size of the data set (SFT: its rows); None where not known."""
+def make_report(
+    config: RunConfig,
+    launch: Launch,
+    facts: ModelFacts,
+    questions: int | None = None,
+    question_tokens: int | None = None,
+) -> Report:
+    """All numbers of one run.
+
+    Args:
+        questions: size of the data set (SFT: its rows); None where not known.
+        question_tokens: the longest question's; None where not known: `QUESTION_TOKENS` are allowed for.
+    """
     if questions is None and config.data is not None:
         questions = config.data.max_questions
     trl = config.trl
@@ -118,7 +129,7 @@ def make_report(config: RunConfig, launch: Launch, facts: ModelFacts, questions:
         objectives=bool(config.objectives),
         questions=questions,
     )
-    phases = length_budget(config, facts)
+    phases = length_budget(config, facts, question_tokens)
     completion, rollout = trl["max_completion_length"], phases[0].total
     # The longest example still runs alone when it is longer than the budget.
     supervised = max(p.total for p in phases if p.name != "replay")
@@ -146,14 +157,17 @@ def _extra_generation(config: RunConfig) -> int:
     return config.supervised.generation_token_budget if "meta_experience" in config.objectives else 0
 
 
-def length_budget(config: RunConfig, facts: ModelFacts) -> tuple[Phase, ...]:
+def length_budget(
+    config: RunConfig, facts: ModelFacts, question_tokens: int | None = None
+) -> tuple[Phase, ...]:
     """The largest sequence of each phase, in the order they run (MEL 3.1-3.3)."""
     trl, sampling = config.trl, config.sampling
     limit = facts.context
     if trl["use_vllm"] and trl["vllm_max_model_length"]:
         limit = min(trl["vllm_max_model_length"], limit or trl["vllm_max_model_length"])
     prompts = Prompts.load(config.prompts.templates())
-    solve, question = _tokens(prompts.solve_template.source), ("question", QUESTION_TOKENS)
+    solve = _tokens(prompts.solve_template.source)
+    question = ("question", QUESTION_TOKENS if question_tokens is None else question_tokens)
     expert = max((_tokens(e.system_prompt or "") for e in config.experts), default=0)
     completion = trl["max_completion_length"]
     phases = [Phase("rollout", (("instructions", solve + expert), question, ("response", completion)), limit)]

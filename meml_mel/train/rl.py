@@ -55,7 +55,8 @@ def train(config: Any, argv: Sequence[str] = (), allow_changed_config: bool = Fa
         rl_rows.make_rows(config, gathered.questions, prompts), format, limit
     )
     questions = len({row.question.id for row in rows})
-    report = make_report(config, Launch(int(os.environ.get("WORLD_SIZE", "1"))), facts, questions)
+    launch = Launch(int(os.environ.get("WORLD_SIZE", "1")))
+    report = make_report(config, launch, facts, questions, rl_rows.longest_problem(rows, format))
     if main_process:
         print(*gathered.lines, format.describe(), sep="\n")
         if over_long:

@@ -80,3 +80,9 @@ def drop_over_long(
             "max_completion_length, or use a model with a longer context"
         )
     return kept, long
+
+
+def longest_problem(rows: Sequence[Row], format: PromptFormat) -> int:
+    """Tokens of the longest question, without instructions."""
+    texts = list(dict.fromkeys(row.question.problem for row in rows))
+    return max(len(ids) for ids in format.tokenizer(texts, add_special_tokens=False)["input_ids"])

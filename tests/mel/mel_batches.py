@@ -7,7 +7,8 @@ from meml_mel.grading.verdict import Grade
 from meml_mel.mel.objective import MetaExperienceConfig, MetaExperienceObjective
 from meml_mel.prompts import Prompts
 from meml_mel.rlvr.objective import Completion, GenerationRequest, Outcome, StepContext, run_waves
-from meml_mel.rlvr.rollouts import Finish, Rollout, ScoredBatch, ScoredQuestion
+from meml_mel.rlvr.rollouts import Finish, ScoredBatch, ScoredQuestion
+from tests import rollouts
 from tests.mel.analyses import PLAIN, F
 
 PROMPTS = Prompts.load()
@@ -30,29 +31,14 @@ BROKEN = {
 
 
 def scored(question_id: str, answer: str = "97", **groups: str) -> ScoredQuestion:
-    """One letter of GRADES a rollout. Rollout s has s + 2 ids; its text is `<question/expert/sample>`."""
+    """One letter of GRADES a rollout."""
     question = Question(question_id, problem=f"The problem {question_id}?", answer=answer)
     names = {expert: "" if expert == "nameless" else expert for expert in groups}
     return ScoredQuestion(
         question=question,
         experts=tuple(groups),
         prompts=tuple(PROMPTS.solve(question, names[expert]) for expert in groups),
-        groups=tuple(
-            tuple(
-                Rollout(
-                    question_id=question_id,
-                    expert=expert,
-                    sample=s,
-                    prompt_ids=(1, 2),
-                    completion_ids=tuple(range(1000 * e + 50 * s, 1000 * e + 50 * s + s + 2)),
-                    text=f"<{question_id}/{expert}/{s}>",
-                    finish=GRADES[letter][1],
-                    grade=GRADES[letter][0],
-                )
-                for s, letter in enumerate(letters)
-            )
-            for e, (expert, letters) in enumerate(groups.items())
-        ),
+        groups=rollouts.groups(GRADES, question_id, groups),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from meml_mel.data.question import Question
 from meml_mel.grading.verdict import Grade
 from meml_mel.rlvr.objective import Objective, Outcome, StepContext, run_waves
-from meml_mel.rlvr.rollouts import Rollout, ScoredBatch, ScoredQuestion
+from meml_mel.rlvr.rollouts import Finish, ScoredBatch, ScoredQuestion
+from tests import rollouts
 
-GRADES = {
+GRADES: dict[str, tuple[Grade, Finish]] = {
     "R": (Grade("right"), "stop"),
     "L": (Grade("right"), "length"),  # right, but without an end token
     "W": (Grade("wrong", "different"), "stop"),
@@ -22,28 +23,13 @@ def prompt(question_id: str, expert: str):
 
 
 def scored(question_id: str, solution: str | None = "1 + 1 = 2", **groups: str) -> ScoredQuestion:
-    """One letter of GRADES a rollout; rollout s of expert e has s + 2 ids, all different from others' ids."""
+    """One letter of GRADES a rollout."""
     experts = tuple(groups)
     return ScoredQuestion(
         question=Question(question_id, problem="1 + 1?", answer="2", solution=solution),
         experts=experts,
         prompts=tuple(prompt(question_id, expert) for expert in experts),
-        groups=tuple(
-            tuple(
-                Rollout(
-                    question_id=question_id,
-                    expert=expert,
-                    sample=s,
-                    prompt_ids=(1, 2),
-                    completion_ids=tuple(range(100 * e + 10 * s, 100 * e + 10 * s + s + 2)),
-                    text=f"{question_id}/{expert}/{s}",
-                    finish=GRADES[letter][1],
-                    grade=GRADES[letter][0],
-                )
-                for s, letter in enumerate(letters)
-            )
-            for e, (expert, letters) in enumerate(groups.items())
-        ),
+        groups=rollouts.groups(GRADES, question_id, groups),
     )
 
 

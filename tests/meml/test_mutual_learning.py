@@ -81,7 +81,7 @@ class TestFiring:
 class TestTargets:
     def test_unfinished_and_run_on_responses_are_left_out_and_counted(self):
         question = scored("q", e0="LRRR", e1="WWWW")
-        outcome = run(objective(max_targets="all", has_run_on=lambda text: text.endswith("/2")), question)
+        outcome = run(objective(max_targets="all", has_run_on=lambda text: text.endswith("/2>")), question)
         assert sorted(e.target_ids for e in outcome.examples) == ids(question, "e0", 1, 3)
         assert outcome.metrics["excluded_unfinished"] == 1 and outcome.metrics["excluded_run_on"] == 1
         assert {e.weight for e in outcome.examples} == {0.1 / 2}  # n_q counts what is left

@@ -21,11 +21,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import yaml
 from easy_questions import easiest_first
 from sampling import Sampler
 
 from meml_mel.config import load_config
-from meml_mel.config.yaml_io import read_mapping
 from meml_mel.data.load import DataSource, load_questions
 from meml_mel.data.question import Question
 from meml_mel.grading.pool import GradeItem, GradingPool
@@ -62,7 +62,7 @@ class EvaluationSet:
 
 def read_sets(path: Path, only: list[str] | None = None) -> list[EvaluationSet]:
     """The sets of a file; `only` some by name."""
-    entries = read_mapping(path)["sets"]
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))["sets"]
     unknown = set(only or ()) - {entry["name"] for entry in entries}
     if unknown:
         raise ValueError(

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "smollm2"))
 
 import easy_questions as easy  # noqa: E402
+import evaluate  # noqa: E402
 import summary  # noqa: E402
 
 KEPT = ROOT / "docs" / "real-run"
@@ -54,6 +55,30 @@ def test_candidates_and_demonstrations_share_no_question():
     candidates, demonstrations = easy.split(found, candidates=4, demonstrations=100)
     assert [q.id for q in candidates] == ["q00", "q02", "q04", "q06"]
     assert [q.id for q in demonstrations] == ["q01", "q03", "q05", *(f"q{i:02d}" for i in range(7, 20))]
+
+
+def test_the_sets_of_the_real_run_read_test_rows_from_400_on(tmp_path):
+    sets = evaluate.read_sets(ROOT / "examples" / "smollm2" / "evaluation.yaml")
+    starts = {s.name: s.data.start for s in sets if s.name.startswith("test")}
+    assert starts == {"test-easy-greedy": 400, "test-easy-avg8": 400, "test-greedy": 400}
+    assert [(s.samples, s.temperature) for s in sets if s.name == "test-easy-avg8"] == [(8, 0.7)]
+
+
+def test_a_set_takes_the_first_easy_questions_in_the_order_of_the_file(tmp_path):
+    file = tmp_path / "q.jsonl"
+    rows = [(i, "easy" if i % 2 else "x" * 300) for i in range(8)]
+    file.write_text(
+        "".join(
+            json.dumps({"id": f"q{i}", "problem": f"{p} {i}?", "answer": "8", "solution": "5 + 3 = 8"}) + "\n"
+            for i, p in rows
+        )
+    )
+    sets = tmp_path / "sets.yaml"
+    sets.write_text(
+        f"sets:\n- name: a\n  data: {{path: {json.dumps(str(file))}, mapping: gsm8k, start: 2}}\n"
+        "  easy: {largest: 100, max_characters: 180}\n  questions: 2\n"
+    )
+    assert [q.id for q in evaluate.read_sets(sets)[0].load()] == ["q3", "q5"]
 
 
 def test_each_expert_has_its_layout_and_the_answer_is_boxed_once():

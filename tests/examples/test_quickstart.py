@@ -1,16 +1,18 @@
 """docs/quickstart.md: every command in it runs, in order, and every message it quotes is the program's own.
 
-A tiny model stands in for the real one, with fewer steps and shorter responses. The commands run in this process,
-as `python -m MODULE ...` would, since starting the interpreter takes longer than they do; that `accelerate launch`
-starts the modules is for the trainer's own tests.
+A tiny model stands in for the real one, with fewer steps and shorter responses. The dry run goes through
+`accelerate launch` as it is written; the others run their module in this process, since starting an interpreter
+takes longer than they do.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +40,13 @@ def blocks() -> list[tuple[str, str | None]]:
 
 
 def run(command: str) -> int:
+    if command.endswith("--dry-run"):
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            shlex.split(command), env={**os.environ, "PATH": path}, capture_output=True, text=True
+        )
+        assert "Plan of the run (rl) for 1 process" in done.stdout, done.stderr
+        return done.returncode
     if command.startswith(LAUNCH):
         stage, *words = shlex.split(command.removeprefix(LAUNCH))
         more = list(REDUCED[stage])

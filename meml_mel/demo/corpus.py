@@ -23,13 +23,17 @@ def prompts_config() -> PromptsConfig:
     return PromptsConfig(solve="solve.demo", analyse="analyse.demo", replay="replay.demo")
 
 
-def solve_row(prompts: Prompts, chain: Chain, pupil: Pupil, rng: random.Random, slip: float = SLIP) -> dict[str, Any]:
+def solve_row(
+    prompts: Prompts, chain: Chain, pupil: Pupil, rng: random.Random, slip: float = SLIP
+) -> dict[str, Any]:
     """A pupil's solution under its name."""
     text = world.solution(chain, pupil.habit, pupil.rate, slip, rng)
     return _row(prompts.solve(chain.question(""), pupil.name, pupil.system_prompt), text)
 
 
-def analyse_row(prompts: Prompts, chain: Chain, pupils: Sequence[Pupil], rng: random.Random) -> dict[str, Any]:
+def analyse_row(
+    prompts: Prompts, chain: Chain, pupils: Sequence[Pupil], rng: random.Random
+) -> dict[str, Any]:
     """An analysis of a wrong attempt by one of the pupils beside a right one, as the world's rules have it."""
     while True:
         pupil = rng.choice(pupils)

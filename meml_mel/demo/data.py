@@ -1,4 +1,4 @@
-"""The demo's files: demonstrations of the three experts, analyses and replays by rule, questions to train and test on."""
+"""The demo's files: the experts' demonstrations, analyses and replays by rule, questions to train and test on."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
 """Train the tiny base model that ships with the package.
 
-    python -m meml_mel.demo.make_base --out meml_mel/demo/tiny [--steps 3000] [--threads 1]
+    python -m meml_mel.demo.make_base --out /somewhere/first
+    python -m meml_mel.demo.make_base --start /somewhere/first --steps 500 --learning-rate 1e-3 --out meml_mel/demo/tiny
 
-It has read other pupils' work (`world.OTHERS`), every habit among it, and analyses and replays of it; not a line by
-the demo's experts. Questions of the demo's training and test sets are left out.
+The first round reads other pupils' work (`world.OTHERS`), every habit among it, and analyses and replays of it. The
+second reads the demo's experts beside them, so that their names mean something: in the demo's hundred SFT steps
+a name that the model has never read does not get tied to a habit. Questions of the demo's training and test
+sets are left out of both.
 """
 
 from __future__ import annotations
@@ -56,7 +59,9 @@ def batches(rows: Sequence[dict[str, list[int]]], size: int, seed: int) -> list[
     return [made[i] for i in torch.randperm(len(made), generator=generator).tolist()]
 
 
-def forever(rows: Sequence[dict[str, list[int]]], size: int, seed: int) -> Iterator[list[dict[str, list[int]]]]:
+def forever(
+    rows: Sequence[dict[str, list[int]]], size: int, seed: int
+) -> Iterator[list[dict[str, list[int]]]]:
     """Epoch after epoch of `batches`."""
     for epoch in itertools.count():
         yield from batches(rows, size, seed + epoch)
@@ -67,7 +72,9 @@ def loss_of(model: Any, batch: Sequence[dict[str, list[int]]], pad: int) -> torc
     width = max(len(row["input_ids"]) for row in batch)
     ids = torch.tensor([row["input_ids"] + [pad] * (width - len(row["input_ids"])) for row in batch])
     labels = torch.tensor([row["labels"] + [IGNORED] * (width - len(row["labels"])) for row in batch])
-    mask = torch.tensor([[1] * len(row["input_ids"]) + [0] * (width - len(row["input_ids"])) for row in batch])
+    mask = torch.tensor(
+        [[1] * len(row["input_ids"]) + [0] * (width - len(row["input_ids"])) for row in batch]
+    )
     logits = model(ids, attention_mask=mask).logits[:, :-1]
     nll = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="none"
@@ -75,9 +82,20 @@ def loss_of(model: Any, batch: Sequence[dict[str, list[int]]], pad: int) -> torc
     return (nll.sum(1) / (labels[:, 1:] != IGNORED).sum(1)).mean()
 
 
+def _texts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Everything that the tokenizer has to know whole."""
+    texts = [message["content"] for row in rows for message in row["prompt"]]
+    texts += [row["completion"] for row in rows]
+    texts += [pupil.system_prompt for pupil in (*world.EXPERTS, *world.OTHERS)]
+    return [*texts, "system\n", "user\n", "assistant\n"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--start", type=Path, help="go on from this model, with the experts' work in the corpus"
+    )
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--rows", type=int, default=40000)
     parser.add_argument("--batch", type=int, default=32)
@@ -87,28 +105,40 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
 
     prompts = Prompts.load(corpus.prompts_config())
     avoid = frozenset(chain.text for chain in [*world.training_questions(), *world.test_questions()])
     fifth = args.rows // 5
-    made = corpus.rows(prompts, world.OTHERS, args.seed, 3 * fifth, fifth, fifth, (1, 2, 2, 2), avoid)
-    vocabulary = [message["content"] for row in made for message in row["prompt"]]
-    vocabulary += [row["completion"] for row in made]
-    vocabulary += [pupil.system_prompt for pupil in (*world.EXPERTS, *world.OTHERS)]
-    vocabulary += ["system\n", "user\n", "assistant\n"]
-    tokenizer = make_tokenizer(vocabulary)
+    pupils = world.OTHERS if args.start is None else (*world.OTHERS, *3 * world.EXPERTS)
+    made = corpus.rows(prompts, pupils, args.seed, 3 * fifth, fifth, fifth, (1, 2, 2, 2), avoid)
+    if args.start is None:
+        tokenizer = make_tokenizer(_texts(made))
+        model = make_model(
+            len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, args.hidden, args.layers
+        )
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(args.start)
+        model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32)
     format = PromptFormat(tokenizer, chat=True)
     rows = [tokenise(TextRow(tuple(row["prompt"]), row["completion"], ""), format) for row in made]
-    model = make_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, args.hidden, args.layers)
-    print(f"{sum(p.numel() for p in model.parameters())} parameters, {len(tokenizer)} tokens, {len(rows)} rows", flush=True)
+    print(
+        f"{sum(p.numel() for p in model.parameters())} parameters, {len(tokenizer)} tokens, {len(rows)} rows",
+        flush=True,
+    )
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=args.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
+    )
     warmup = max(1, args.steps // 20)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
-        lambda step: min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / args.steps))),
+        lambda step: (
+            min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / args.steps)))
+        ),
     )
     started, losses = time.time(), []
     for step, batch in enumerate(itertools.islice(forever(rows, args.batch, args.seed), args.steps), 1):
@@ -120,10 +150,18 @@ def main() -> None:
         schedule.step()
         losses.append(loss.item())
         if step % 20 == 0:
-            print(f"step {step}: loss {sum(losses[-20:]) / 20:.4f}, {time.time() - started:.0f} s", flush=True)
+            print(
+                f"step {step}: loss {sum(losses[-20:]) / 20:.4f}, {time.time() - started:.0f} s", flush=True
+            )
     model.to(torch.bfloat16).save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
-    facts = {"script": "meml_mel.demo.make_base", "arguments": {**vars(args), "out": None}, "loss": losses[::50]}
+    before = json.loads((args.start / "origin.json").read_text()) if args.start else None
+    facts = {
+        "script": "meml_mel.demo.make_base",
+        "arguments": {k: v for k, v in vars(args).items() if k not in ("out", "start")},
+        "loss": losses[::50],
+        "start": before,
+    }
     (args.out / "origin.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 

@@ -32,7 +32,9 @@ class DemoError(ValueError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for everything (runs/demo)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/demo"), help="folder for everything (runs/demo)"
+    )
     parser.add_argument(
         "--arms", default="grpo,meml_mel", help=f"RL runs to compare, of {','.join(ARMS)} (grpo,meml_mel)"
     )
@@ -62,7 +64,12 @@ def run(args: argparse.Namespace) -> int:
     write_data(data, args.seed, args.test_questions)
     stages = Stages(out, len(arms) + 1)
     inputs = ["--data.path", data / "demonstrations.jsonl"]
-    inputs += ["--sft.extra_rows.0.path", data / "analyses.jsonl", "--sft.extra_rows.1.path", data / "replays.jsonl"]
+    inputs += [
+        "--sft.extra_rows.0.path",
+        data / "analyses.jsonl",
+        "--sft.extra_rows.1.path",
+        data / "replays.jsonl",
+    ]
     stages.train("multi-expert SFT", "sft", "sft", BASE, args.seed, inputs, args.sft_steps)
     for arm in arms:
         inputs = ["--data.path", data / "questions.jsonl"]
@@ -105,14 +112,23 @@ class Stages:
         self.number += 1
         folder, log = self.out / name, self.out / "logs" / f"{name}.log"
         words = ["-m", f"meml_mel.train.{stage}", "--config", f"demo/{name}", "--model_name_or_path", model]
-        words += ["--output_dir", folder, "--seed", seed, "--use_cpu", "true" if _on_cpu() else "false", *inputs]
+        words += [
+            "--output_dir",
+            folder,
+            "--seed",
+            seed,
+            "--use_cpu",
+            "true" if _on_cpu() else "false",
+            *inputs,
+        ]
         words += [] if steps is None else ["--max_steps", steps]
         command = [str(word) for word in words]
         print(f"\n{self.number}/{self.count} {title}\n{shown_command(command)}", flush=True)
         started = time.perf_counter()
         with log.open("w", encoding="utf-8") as file:
             # One device, whatever the machine has: the demo is too small to share out.
-            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")[:1]}
+            device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": device}
             process = subprocess.Popen(
                 [sys.executable, *command], stdout=file, stderr=subprocess.STDOUT, env=environment
             )

@@ -290,9 +290,7 @@ def _reachable_values_are_small(chain: Chain) -> bool:
     return True
 
 
-def _work(
-    before: int, step: Step, habit: Habit | None, slips: bool, rng: random.Random
-) -> tuple[str, int]:
+def _work(before: int, step: Step, habit: Habit | None, slips: bool, rng: random.Random) -> tuple[str, int]:
     """One line of working and the value that it ends with."""
     number = step.number
     a, b, tens_a, tens_b = before % 10, number % 10, before // 10, number // 10
@@ -309,7 +307,9 @@ def _work(
     if slips:
         ones = (ones + rng.choice((1, 9))) % 10
     if step.sign == "+":
-        written = f"{a} + {b} = {10 + ones if carry else ones}" + (", carry 1" if carry and habit != "carry" else "")
+        written = f"{a} + {b} = {10 + ones if carry else ones}" + (
+            ", carry 1" if carry and habit != "carry" else ""
+        )
         kept = int(carry and habit != "carry")
         tens = tens_a + tens_b + kept
         work = f"{tens_a} + {tens_b}" + (" + 1" if kept else "") + f" = {tens}"

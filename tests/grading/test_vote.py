@@ -53,6 +53,13 @@ def test_classes_do_not_depend_on_the_order(pool):
         assert {frozenset(group) for group in classes(pool, shuffled)} == expected
 
 
+@pytest.mark.parametrize("answers", [["m + n = 113", "113"], ["113", "m + n = 113"]])
+def test_answers_are_the_same_where_either_accepts_the_other(pool, answers):
+    """A gold 113 accepts "m + n = 113", which as a gold does not accept 113 (docs/grading.md, names)."""
+    assert [grade("113", "m + n = 113").right, grade("m + n = 113", "113").right] == [True, False]
+    assert classes(pool, answers) == [answers]
+
+
 def test_an_answer_that_could_not_be_a_gold_is_in_no_class(pool):
     prose = "the number of apples that remain in the basket"
     assert grade(prose, "5").verdict == "ungradable"

@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -165,32 +165,37 @@ def _on_cpu() -> bool:
 def _follow(process: subprocess.Popen, metrics: Path, stage: str, started: float) -> None:
     """Tell each step: one line that is written over on a terminal, every fifth step in a log file."""
     line = Line(sys.stdout)
-    seen = 0
+    seen, sums = 0, dict.fromkeys(_COUNTS, 0.0)
     while True:
         ended = process.poll() is not None
         lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
         for text in lines[seen:]:
             seen += 1
-            line.show(_progress(json.loads(text), stage, time.perf_counter() - started), keep=seen % 5 == 0)
+            step = json.loads(text)
+            sums = {key: total + step.get(key, 0) for key, total in sums.items()}
+            shown = {key: total for key, total in sums.items() if key in step}
+            line.show(_progress(step, shown, stage, time.perf_counter() - started), keep=seen % 5 == 0)
         if ended:
             break
         time.sleep(0.5)
     line.end()
 
 
-def _progress(m: dict[str, Any], stage: str, seconds: float) -> str:
-    text = f"  step {m['step']:>3}  {seconds:>4.0f} s"
+# Told as sums over the steps so far.
+_COUNTS = {
+    "objective/mutual_learning/fired": "mutual",
+    "objective/hard_examples/flushed": "hard",
+    "objective/meta_experience/retained": "kept",
+}
+
+
+def _progress(step: Mapping[str, Any], sums: Mapping[str, float], stage: str, seconds: float) -> str:
+    text = f"  step {step['step']:>3}  {seconds:>4.0f} s"
     if stage == "sft":
-        text += f"  loss {m['loss']:.3f}"
-    else:
-        text += f"  right {m['grade/right']:.0%}"
-        for key, label in (
-            ("objective/mutual_learning/fired", "mutual"),
-            ("objective/hard_examples/flushed", "hard"),
-            ("objective/meta_experience/retained", "kept"),
-        ):
-            text += f"  {label} {m[key]:.0f}" if key in m else ""
-    return text
+        return f"{text}  loss {step['loss']:.3f}"
+    return f"{text}  right {step['grade/right']:>4.0%}" + "".join(
+        f"  {_COUNTS[key]} {total:.0f}" for key, total in sums.items()
+    )
 
 
 class Line:

@@ -4,13 +4,14 @@
         --run both=runs/smollm2-135m/meml_mel --run grpo=runs/smollm2-135m/grpo_experts --evaluations runs/.../eval
     python examples/smollm2/summary.py tables docs/real-run [--plot docs/real-run/curves.png]
 
-`collect` writes NAME.metrics.jsonl (the columns that the tables need), NAME.config.yaml, NAME.meta_experiences.jsonl
+`collect` writes NAME.metrics.jsonl (the columns that the tables need), NAME.config.yaml, NAME.meta_experiences.jsonl.gz
 (one line a candidate, texts included) and evaluation.json (counts per question). `tables` prints Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
 import shutil
@@ -218,7 +219,8 @@ def fates_table(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()]
 
 
 def collect(runs: Mapping[str, Path], evaluations: Path | None, into: Path) -> None:
@@ -233,7 +235,7 @@ def collect(runs: Mapping[str, Path], evaluations: Path | None, into: Path) -> N
         files = sorted((run / "records" / "meta_experience").glob("*.parquet"))
         records = [record for file in files for record in parquet.read_table(file).to_pylist()]
         if records:
-            _write_lines(into / f"{name}.meta_experiences.jsonl", [_short(r) for r in records])
+            _write_lines(into / f"{name}.meta_experiences.jsonl.gz", [_short(r) for r in records])
     if evaluations is not None:
         reports = {f.stem: json.loads(f.read_text())["sets"] for f in sorted(evaluations.glob("*.json"))}
         (into / "evaluation.json").write_text(json.dumps(reports) + "\n")
@@ -248,7 +250,8 @@ def _short(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8")
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def plot(runs: Mapping[str, Sequence[Mapping[str, float]]], path: Path, window: int = 5) -> None:
@@ -277,7 +280,7 @@ def plot(runs: Mapping[str, Sequence[Mapping[str, float]]], path: Path, window: 
                     total += r.get(column, 0.0)
                     counts.append(total)
                 bottom.plot(steps, counts, label=f"{name}: {label}, so far")
-    top.set_ylabel("reward, mean of the step's responses")
+    top.set_ylabel("mean reward")
     bottom.set_ylabel("count")
     bottom.set_xlabel("optimizer step")
     for axis in (top, bottom):
@@ -296,7 +299,7 @@ def tables(folder: Path, every: int, base: str | None) -> str:
     parts += ["### Yields", yields_table(runs)]
     for name, rows in runs.items():
         parts += [f"### Steps of `{name}`", steps_table(rows, every)]
-    for path in sorted(folder.glob("*.meta_experiences.jsonl")):
+    for path in sorted(folder.glob("*.meta_experiences.jsonl.gz")):
         parts += [f"### Candidates of `{path.name.split('.')[0]}`", fates_table(read_jsonl(path))]
     if (folder / "evaluation.json").exists():
         evaluation = json.loads((folder / "evaluation.json").read_text())

@@ -141,6 +141,13 @@ def test_windows_have_means_of_rewards_and_sums_of_counts():
     assert table.splitlines()[3].startswith("| 3-3 | 0.3 | 2 | 3 | 0 | 6 |")
 
 
+def test_lines_come_back_as_they_were_written(tmp_path):
+    lines = [{"text": "a\u2028b\n¼"}, {"n": 1}]
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        summary._write_lines(tmp_path / name, lines)
+        assert summary.read_jsonl(tmp_path / name) == lines
+
+
 def evaluation(e0: list[int], e1: list[int]) -> dict:
     experts = {
         name: {"right": sum(right), "asked": len(right), "right_per_question": right}

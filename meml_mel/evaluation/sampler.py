@@ -10,17 +10,17 @@ neighbours. Here a row's random numbers come from its own key.
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from .cache import roomy_cache
+from .responses import Response, read_response
 
 MEMORY_BYTES = 1 << 30  # for a batch's cache and logits, on a CPU
 GPU_SHARE = 0.5  # of the device's free memory, for the same
@@ -35,15 +35,6 @@ class SampleRequest:
 
     ids: tuple[int, ...]
     key: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """One response. `tokens` counts the end token; `finish` "prompt_too_long": there was no room to answer."""
-
-    text: str
-    tokens: int
-    finish: Literal["stop", "length", "prompt_too_long"]
 
 
 Progress = Callable[[int, int], None]  # (responses done, of how many)
@@ -176,7 +167,8 @@ class Sampler:
             positions = positions[:, -1:] + 1
             if self.context is not None:  # of rows that have ended and are still held
                 positions = positions.clamp(max=self.context - 1)
-        return [self._response([t for t in row if t >= 0], stop) for row in out.tolist()]
+        rows = ([t for t in row if t >= 0] for row in out.tolist())
+        return [read_response(row, self.ends, stop, self._decode) for row in rows]
 
     def _padded(self, prompts: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
         """(rows, width) ids, padded on the left, and their mask."""
@@ -213,17 +205,6 @@ class Sampler:
             for row, going in zip(rows, running.tolist(), strict=True)
         ]
         return torch.tensor(at_stop, dtype=torch.bool, device=running.device)
-
-    def _response(self, tokens: list[int], stop: Sequence[str]) -> Response:
-        ended = bool(tokens) and tokens[-1] in self.ends
-        text = self._decode(tokens[:-1] if ended else tokens)
-        found = [at for at in (text.find(s) for s in stop) if at >= 0]
-        if not found:
-            return Response(text, len(tokens), "stop" if ended else "length")
-        written = bisect.bisect_left(
-            range(len(tokens)), True, key=lambda n: any(s in self._decode(tokens[:n]) for s in stop)
-        )
-        return Response(text[: min(found)], written, "stop")
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True)

@@ -104,7 +104,7 @@ def _accuracy_table(accuracy: Mapping[str, Any], titles: Mapping[str, str], base
     for name, found in accuracy.items():
         cells = found["pass@1"]
         each = "".join(f"{cells[e]['k']:>5.0f}/{cells[e]['n']}" for e in experts)
-        total, low, high = cells["all"]["value"], *cells["all"]["interval"]
+        total, (low, high) = cells["all"]["value"], cells["all"]["interval"]
         line = f"{titles[name]:<16}{each}  {100 * total:>4.0f} [{100 * low:.0f}, {100 * high:.0f}]"
         if titles[name] != baseline:
             difference = found["difference"]

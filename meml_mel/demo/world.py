@@ -97,16 +97,13 @@ class Pupil:
 # The experts of the demo. Each fails where the two others mostly succeed.
 EXPERTS = (Pupil("Ada", "carry", 0.7), Pupil("Ben", "borrow", 0.7), Pupil("Cleo", "chain", 0.6))
 # Whose work the tiny base model has read before: it knows every habit, but not which of the experts has which.
-OTHERS = tuple(
-    Pupil(name, habit, 0.9)
-    for names, habit in (
-        (("Dora", "Emil", "Fay"), "carry"),
-        (("Gus", "Hana", "Ivo"), "borrow"),
-        (("Jana", "Karl", "Lena"), "chain"),
-        (("Mina", "Nils", "Olga"), None),
-    )
-    for name in names
-)
+_NAMES: dict[Habit | None, tuple[str, ...]] = {
+    "carry": ("Dora", "Emil", "Fay"),
+    "borrow": ("Gus", "Hana", "Ivo"),
+    "chain": ("Jana", "Karl", "Lena"),
+    None: ("Mina", "Nils", "Olga"),
+}
+OTHERS = tuple(Pupil(name, habit, 0.9) for habit, names in _NAMES.items() for name in names)
 
 
 def applies(habit: Habit, index: int, before: int, step: Step) -> bool:
@@ -144,7 +141,8 @@ def make_question(rng: random.Random, steps: int = 2) -> Chain:
 
 def make_questions(seed: int, count: int, steps: int = 2, avoid: Collection[str] = ()) -> list[Chain]:
     """`count` different questions whose texts are not in `avoid`; the same for the same arguments."""
-    rng, seen, made = random.Random(f"demo world {seed} {steps}"), set(avoid), []
+    made: list[Chain] = []
+    rng, seen = random.Random(f"demo world {seed} {steps}"), set(avoid)
     while len(made) < count:
         chain = make_question(rng, steps)
         if chain.text not in seen:

@@ -44,7 +44,10 @@ def template(descriptor: int, timeout: float) -> None:
     symbolic.same("\\frac{x+1}{2}", "\\frac{x}{2}+\\sqrt{\\frac14}")
     gc.freeze()
     with socket.socket(fileno=descriptor) as orders:
-        orders.sendall(REPLY.pack(0))
+        try:
+            orders.sendall(REPLY.pack(0))
+        except BrokenPipeError:
+            return  # the caller has gone meanwhile
         while True:
             try:
                 request, pipes, _, _ = socket.recv_fds(orders, REQUEST.size, 1)

@@ -21,10 +21,9 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lighteval.metrics.metrics_sample import SampleLevelComputation, SamplingMetric
 from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
@@ -50,8 +49,9 @@ UNKNOWN = math.nan
 # -- the model that lighteval was given -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(
+    NamedTuple
+):  # no dataclass: lighteval does not enter this module in sys.modules, which those need
     """What MODEL_ARGS say. lighteval shows a task neither the tokenizer nor the decoding."""
 
     name: str

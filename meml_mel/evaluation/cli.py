@@ -1,6 +1,7 @@
 """`meml-mel evaluate`: a saved model on a file of questions.
 
 meml-mel evaluate runs/mine/final --config runs/mine --data test.jsonl --out evaluations/mine
+meml-mel evaluate runs/mine/final --tasks aime24,math500 --out evaluations/mine
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..config.run import RunConfig
     from ..data.source import DataSource
+    from .decoding import Decoding
+    from .loading import LoadedModel
 
 MAX_TOKENS = 512
 _EVERY = 10.0  # seconds between lines on the progress
@@ -33,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CONFIG",
         help="a recipe's name, a YAML file or a run's folder: its experts, prompts, data and response length",
     )
+    what.add_argument(
+        "--tasks",
+        metavar="NAMES",
+        help="benchmarks, by comma: aime24, aime25, amc23, math500, olympiadbench, gsm8k, mathqa, strategyqa; each is "
+        "written to DIR/NAME, and a finished one is not run again",
+    )
     what.add_argument("--data", metavar="FILE_OR_ID", help="questions: JSONL, Parquet, or a Hub id")
     what.add_argument(
         "--mapping", help="a built-in name (gsm8k, ...), or columns: problem=QUESTION,answer=FINAL"
@@ -48,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--max-questions", type=int, metavar="N", help="the first N")
     how = parser.add_argument_group("how it is answered")
     how.add_argument(
-        "--samples", type=int, default=0, metavar="N", help="sampled responses besides the greedy one"
+        "--samples",
+        type=int,
+        metavar="N",
+        help="sampled responses besides the greedy one (8 with --tasks, else 0)",
     )
     how.add_argument("--temperature", type=float, default=0.6, help="of the samples (0.6)")
     how.add_argument("--top-p", type=float, default=1.0, help="of the samples (1.0)")
@@ -77,39 +89,23 @@ def run(args: argparse.Namespace) -> int:
     from ..data.load import load_questions
     from ..grading.pool import GradingPool
     from ..prompts.library import Prompts
-    from .decoding import Decoding
-    from .loading import LoadedModel, check_folder
+    from .loading import check_folder
     from .results import refuse_occupied
     from .run import evaluate_questions
 
+    if args.tasks is not None:
+        return run_tasks(args)
     refuse_occupied(Path(args.out), args.overwrite)
     check_folder(args.model)
     config = read_config(args.config) if args.config else None
     source = data_source(args, config)
-    stop = None if args.stop is None else tuple(s for s in args.stop if s)
-    decoding = Decoding(
-        max_tokens=args.max_tokens or _response_length(config) or MAX_TOKENS,
-        samples=args.samples,
-        temperature=args.temperature,
-        top_p=args.top_p,
-        stop=stop if stop is not None else _config_stops(config),
-        seed=args.seed,
-    )
+    decoding = _decoding(args, config, args.max_tokens or _response_length(config) or MAX_TOKENS, 0)
     prompts = Prompts.load(config.prompts.templates() if config else None)
     prompts.check()
     questions = load_questions(source)
     print(questions.report.description(), flush=True)
     _quiet()
-    loaded = LoadedModel.load(
-        args.model,
-        args.revision,
-        args.format or (config.prompts.format if config else "auto"),
-        (config.trl.get("chat_template_kwargs") or {}) if config else {},
-        args.device,
-        args.dtype,
-    )
-    print(loaded.describe(), loaded.format.describe(), sep="\n")
-    print(f"stop strings: {', '.join(map(repr, decoding.stops(loaded.format))) or 'none'}", flush=True)
+    loaded = _load(args, config, decoding)
     with GradingPool(workers=args.workers) as pool:
         results = evaluate_questions(
             loaded,
@@ -125,6 +121,101 @@ def run(args: argparse.Namespace) -> int:
     print(results.table())
     print(f"written: {Path(args.out) / 'results.json'} and responses.parquet beside it")
     return 0
+
+
+def run_tasks(args: argparse.Namespace) -> int:
+    """`--tasks`: each benchmark greedily and sampled, into DIR/NAME as soon as it is done."""
+    from dataclasses import replace as changed
+
+    from ..data.load import load_questions
+    from ..grading.pool import GradingPool
+    from ..prompts.library import Prompts
+    from .benchmarks import count_note, data_folder, find_benchmarks
+    from .decoding import EvaluationError
+    from .loading import check_folder
+    from .tasks import evaluate_task
+
+    for option in ("data", "mapping", "name", "split", "data_revision", "kind"):
+        if getattr(args, option) is not None:
+            raise EvaluationError(
+                f"--{option.replace('_', '-')} and --tasks do not go together: a task has its own questions"
+            )
+    benchmarks = find_benchmarks(args.tasks)
+    check_folder(args.model)
+    config = read_config(args.config) if args.config else None
+    experts = config.experts if config else ()
+    prompts = Prompts.load(config.prompts.templates() if config else None)
+    prompts.check()
+    part = {"start": args.start or 0, "stop": args.stop_row, "max_questions": args.max_questions}
+    sources = {b.name: b.source(data_folder(), **part) for b in benchmarks}
+    decoding = _decoding(args, config, args.max_tokens or benchmarks[0].max_tokens, 8)
+    loaded_questions = {}
+    for benchmark in benchmarks:  # all of them before the model: what is missing shows now
+        held = load_questions(sources[benchmark.name])
+        print(held.report.description(), flush=True)
+        note = count_note(benchmark, held.report.rows, cut=any(part.values()))
+        if note:
+            print(f"note: {note}", flush=True)
+        loaded_questions[benchmark.name] = held
+    _quiet()
+    loaded = _load(args, config, decoding)
+    with GradingPool(workers=args.workers) as pool:
+        for benchmark in benchmarks:
+            held = loaded_questions[benchmark.name]
+            limit = args.max_tokens or benchmark.max_tokens
+            print(f"\n{benchmark.name}: {benchmark.title}, at most {limit} tokens", flush=True)
+            said = evaluate_task(
+                Path(args.out) / benchmark.name,
+                loaded,
+                held.questions,
+                experts,
+                prompts,
+                changed(decoding, max_tokens=limit),
+                pool,
+                {
+                    "benchmark": benchmark.name,
+                    "source": asdict(sources[benchmark.name]),
+                    "revision": held.report.revision,
+                    "rows": held.report.rows,
+                    "rows_on_the_hub": benchmark.count,
+                    "rejected": [r.id for r in held.report.rejected],
+                },
+                overwrite=args.overwrite,
+                progress=_Progress(),
+            )
+            print(said, flush=True)
+    return 0
+
+
+def _decoding(args: argparse.Namespace, config: RunConfig | None, max_tokens: int, samples: int) -> Decoding:
+    from .decoding import Decoding
+
+    stop = None if args.stop is None else tuple(s for s in args.stop if s)
+    return Decoding(
+        max_tokens=max_tokens,
+        samples=samples if args.samples is None else args.samples,
+        temperature=args.temperature,
+        top_p=args.top_p,
+        stop=stop if stop is not None else _config_stops(config),
+        seed=args.seed,
+    )
+
+
+def _load(args: argparse.Namespace, config: RunConfig | None, decoding: Decoding) -> LoadedModel:
+    """The model; what was decided about its prompts is printed."""
+    from .loading import LoadedModel
+
+    loaded = LoadedModel.load(
+        args.model,
+        args.revision,
+        args.format or (config.prompts.format if config else "auto"),
+        (config.trl.get("chat_template_kwargs") or {}) if config else {},
+        args.device,
+        args.dtype,
+    )
+    print(loaded.describe(), loaded.format.describe(), sep="\n")
+    print(f"stop strings: {', '.join(map(repr, decoding.stops(loaded.format))) or 'none'}", flush=True)
+    return loaded
 
 
 def read_config(name: str) -> RunConfig:

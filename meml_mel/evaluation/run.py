@@ -78,6 +78,23 @@ def evaluate_questions(
     facts: dict[str, Any] = {
         "started": started.isoformat(timespec="seconds"),
         "seconds": {"total": time.perf_counter() - clock, **seconds},
+        **run_facts(loaded, questions, experts, prompts, decoding, grading.timeout, data),
+        **python_and_system(),
+    }
+    return Results(summary, tuple(answers), tuple(questions), facts)
+
+
+def run_facts(
+    loaded: LoadedModel,
+    questions: Sequence[Question],
+    experts: Sequence[Expert],
+    prompts: Prompts,
+    decoding: Decoding,
+    timeout: float,
+    data: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What results.json says of an evaluation before it has run: all that its responses and grades depend on."""
+    return {
         "model": {
             "name": loaded.name,
             "revision": loaded.revision,
@@ -102,11 +119,9 @@ def evaluate_questions(
             "end_token_ids": list(loaded.ends),
             "seed": decoding.seed,
         },
-        "grader": {"sha256": grader_hash(), "timeout": grading.timeout, "truncated_is_wrong": True},
+        "grader": {"sha256": grader_hash(), "timeout": timeout, "truncated_is_wrong": True},
         "versions": package_versions(),
-        **python_and_system(),
     }
-    return Results(summary, tuple(answers), tuple(questions), facts)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +95,16 @@ def test_a_terminal_line_is_written_over_and_a_log_gets_whole_lines():
         line.end()
     assert screen.getvalue() == "\rstep 1 long\rstep 2     \n"
     assert log.getvalue() == "step 2\n"
+
+
+def test_the_pages_tables_are_those_of_the_runs():
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs/demo.md").read_text()
+    runs = sorted(str(path) for path in (root / "docs/demo").glob("seed*.json"))
+    printed = subprocess.run(
+        [sys.executable, str(root / "scripts/demo_table.py"), *runs],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(runs) == 3 and printed.stdout.strip() in page

@@ -43,7 +43,7 @@ def test_the_whole_loop_leaves_models_records_evaluations_and_a_summary(demo):
     assert summary["analyses"]["sft"]["of"] > 0
     assert (out / "meml_mel/final/model.safetensors").is_file()
     assert len((out / "meml_mel/metrics.jsonl").read_text().splitlines()) == 2
-    assert (out / "evaluations/meml_mel/results.json").is_file()
+    assert (out / "evaluations/meml_mel/results.json").is_file() and (out / "curves.png").is_file()
     assert "after SFT" in done.stdout and "summed over all steps" in done.stdout
 
 

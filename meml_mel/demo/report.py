@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -158,7 +159,7 @@ def _experiences(out: Path, models: Mapping[str, str]) -> list[str]:
                 why = "" if retained else f" ({found['exclusion'].replace('_', ' ')})"
                 texts.append(
                     f"\na meta-experience of {models[name]}, {title}{why}\n"
-                    f"  question: {found['problem']}\n"
+                    f"  question:\n{_indented(found['problem'])}\n"
                     f"  wrong, by {found['wrong_expert']}:\n{_indented(found['wrong_text'])}\n"
                     f"  analysis:\n{_indented(found['analysis_text'])}"
                 )
@@ -167,4 +168,8 @@ def _experiences(out: Path, models: Mapping[str, str]) -> list[str]:
 
 
 def _indented(text: str) -> str:
-    return "\n".join("    " + line for line in text.strip().splitlines())
+    """Wrapped to 76 columns; a line's continuation stands two further in."""
+    lines = text.strip().splitlines()
+    return "\n".join(
+        textwrap.fill(line, 76, initial_indent="    ", subsequent_indent="      ") for line in lines
+    )

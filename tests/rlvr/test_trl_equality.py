@@ -71,6 +71,16 @@ def test_weights_and_losses_equal_trl_over_two_epochs(tmp_path, loss_type, tempe
         assert torch.equal(a, b), name
 
 
+def test_equal_with_groups_of_three_where_rounding_shows(tmp_path):
+    """Groups of 4 with rewards 0 and 1 have the same float32 advantages however they are computed; of 3 not."""
+    changes = dict(num_generations=3, per_device_train_batch_size=6, gradient_accumulation_steps=1)
+    theirs = run_trl(config(tmp_path / "trl", **changes))
+    ours = run_ours(config(tmp_path / "ours", **changes))
+    assert losses(ours) == losses(theirs) and any(loss != 0 for loss in losses(ours))
+    for (name, a), (_, b) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
 def test_equal_with_several_updates_per_generation(tmp_path):
     changes = dict(num_iterations=2, steps_per_generation=4, beta=0.0, epsilon_high=0.28)
     theirs = run_trl(config(tmp_path / "trl", **changes))

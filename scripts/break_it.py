@@ -134,13 +134,6 @@ MUTATIONS = [
         RESUME,
     ),
     (
-        "resume: the sampler is not told its epoch",
-        "meml_mel/rlvr/trainer.py",
-        "self.trainer.row_sampler.set_epoch(int((state.epoch or 0) + 1e-6))",
-        "pass",
-        RESUME,
-    ),
-    (
         "resume: an incomplete checkpoint is taken",
         "meml_mel/rlvr/checkpoint.py",
         "        if reason is None:\n            return folder, passed_over",

@@ -47,7 +47,7 @@ class _OwnStep(TrainerCallback):
 
 
 class _Epoch(TrainerCallback):
-    """Tells the sampler its epoch: accelerate's loaders don't reach it after a resume inside an epoch."""
+    """Tells the sampler its epoch: accelerate's loaders don't reach it after a resume; transformers 5.24 does it too."""
 
     def __init__(self, trainer: RLVRTrainer):
         self.trainer = trainer

@@ -47,7 +47,7 @@ class _OwnStep(TrainerCallback):
 
 
 class _Epoch(TrainerCallback):
-    """Tells the sampler its epoch: accelerate's loaders don't reach it after a resume; transformers 5.24 does it too."""
+    """Tells the sampler its epoch after a resume: accelerate's loaders don't reach it (transformers 5.24 does too)."""
 
     def __init__(self, trainer: RLVRTrainer):
         self.trainer = trainer

@@ -87,7 +87,7 @@ def _generation(name: str, revision: str | None) -> Any:
     from transformers import GenerationConfig
 
     try:
-        return GenerationConfig.from_pretrained(name, revision=revision)
+        return GenerationConfig.from_pretrained(name, revision=revision or "main")
     except OSError:
         return GenerationConfig()
 
@@ -324,7 +324,7 @@ def metric(n: int, ks: Sequence[int]) -> SampleLevelMetricGrouping:
             corpus[name] = partial(mean, name=name)
     return SampleLevelMetricGrouping(
         metric_name=graded.names,
-        higher_is_better={name: "@" in name for name in graded.names},
+        higher_is_better={name: "@" in name for name in graded.names},  # type: ignore[misc]
         category=SamplingMethod.GENERATIVE,
         sample_level_fn=graded,
         corpus_level_fn=corpus,
@@ -353,7 +353,9 @@ def tasks_table(
             table.append(
                 LightevalTaskConfig(
                     name=f"mel_{benchmark.name}{suffix}",
-                    prompt_function=partial(prompt, benchmark=benchmark, temperature=temperature),
+                    prompt_function=partial(  # type: ignore[arg-type]  # None leaves a row out
+                        prompt, benchmark=benchmark, temperature=temperature
+                    ),
                     metrics=[metric(n, sampling.ks)],
                     generation_size=sampling.max_tokens or benchmark.max_tokens,
                     stop_sequence=list(PLAIN_STOPS),  # a list: lighteval appends it to one

@@ -56,7 +56,11 @@ class Benchmark:
     def source(self, folder: Path | str | None, **changes: Any) -> DataSource:
         """The questions' source: a file in `folder`, or without one the Hub."""
         if folder is not None:
-            given = {"path": str(self.local_file(folder)), "mapping": self.mapping, "licence": self.licence}
+            given: dict[str, Any] = {
+                "path": str(self.local_file(folder)),
+                "mapping": self.mapping,
+                "licence": self.licence,
+            }
         else:
             given = {
                 "path": self.repo,

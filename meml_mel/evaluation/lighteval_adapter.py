@@ -27,7 +27,8 @@ def mend() -> None:
     from lighteval.utils import imports
     from packaging.requirements import Requirement
 
-    required, by_extra = imports.required_dependencies()  # cached: the changed dict stays
+    found: Any = imports.required_dependencies()  # cached: the changed dicts stay
+    required, by_extra = found
     loose = Requirement("latex2sympy2_extended")
     for name in [n for n in required if n.replace("-", "_") == loose.name]:
         required[name] = loose
@@ -35,7 +36,7 @@ def mend() -> None:
 
     from lighteval.tasks.registry import Registry
 
-    Registry.load_all_task_configs = staticmethod(_only_custom)
+    Registry.load_all_task_configs = staticmethod(_only_custom)  # type: ignore[method-assign]
 
 
 def _only_custom(custom_tasks: Any = None, load_multilingual: bool = False) -> dict[str, Any]:

@@ -147,6 +147,19 @@ def test_the_tasks_ship_with_the_package():
     assert resources.path("eval_tasks", "benchmarks.py").is_file()
 
 
+def test_what_the_lighteval_tasks_need_of_the_package_imports_neither_torch_nor_trl():
+    """A stock lighteval comes with other versions of both."""
+    source = resources.path("eval_tasks", "benchmarks.py").read_text(encoding="utf-8")
+    imports = "\n".join(line for line in source.splitlines() if line.startswith("from meml_mel"))
+    assert imports
+    heavy = "{'torch', 'trl', 'transformers', 'accelerate', 'lighteval'} & set(sys.modules)"
+    code = f"import sys\n{imports}\nprint(sorted({heavy}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 SCRIPT = """
 import json, sys
 from meml_mel.evaluation.lighteval_adapter import main

@@ -99,7 +99,7 @@ def _accuracy_table(accuracy: Mapping[str, Any], titles: Mapping[str, str], base
     experts = [pupil.name for pupil in world.EXPERTS]
     lines = [
         "",
-        f"greedy answers right / asked, 95% intervals in %; the last column against {baseline}",
+        f"greedy answers right / asked, 95% intervals in %, difference to {baseline}",
         f"{'':<16}" + "".join(f"{name:>9}" for name in experts) + f"{'all three':>11}        difference",
     ]
     for name, found in accuracy.items():

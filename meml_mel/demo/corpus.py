@@ -1,8 +1,9 @@
 """What the tiny models learn from: solutions, analyses and replays, written by the world's rules.
 
 A row is `{"prompt": messages, "completion": text}`, as `sft.extra_rows` takes it. The *base* corpus holds the work of
-other pupils, every habit among it; the demo's own SFT rows hold the three experts' work. Analyses and replays
-are taught here: a model of under a million parameters would not write them by itself.
+other pupils, every habit among it, and in its second round the experts' too; the demo's own SFT rows hold the three
+experts' work alone. Analyses and replays are taught here: a model of under a million parameters would
+not write them by itself.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def analyse_row(
 def replay_row(prompts: Prompts, chain: Chain, pupil: Pupil, rng: random.Random) -> dict[str, Any]:
     """A solution with an analysis' notes at hand: a habit that the notes warn of is not followed.
 
-    Half of the notes are on the pupil's habit; under the others it makes its mistakes as ever.
+    Six in ten of the notes are on the pupil's habit; under the others it makes its mistakes as ever.
     """
     others = [cause for cause in world.CAUSES if cause != pupil.habit]
     cause = pupil.habit if pupil.habit and rng.random() < 0.6 else rng.choice(others)

@@ -1,11 +1,12 @@
-"""Train the tiny base model that ships with the package.
+r"""Train the tiny base model that ships with the package.
 
     python -m meml_mel.demo.make_base --out /somewhere/first
-    python -m meml_mel.demo.make_base --start /somewhere/first --steps 500 --learning-rate 1e-3 --out meml_mel/demo/tiny
+    python -m meml_mel.demo.make_base --start /somewhere/first --out meml_mel/demo/tiny \
+        --steps 500 --rows 20000 --seed 1 --learning-rate 1e-3
 
 The first round reads other pupils' work (`world.OTHERS`), every habit among it, and analyses and replays of it. The
-second reads the demo's experts beside them, so that their names mean something: in the demo's hundred SFT steps
-a name that the model has never read does not get tied to a habit. Questions of the demo's training and test
+second reads the demo's experts beside them, so that their names mean something: in a hundred SFT steps a
+name that the model has never read does not get tied to a habit. Questions of the demo's training and test
 sets are left out of both.
 """
 

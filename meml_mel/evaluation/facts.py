@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from importlib import metadata
 from pathlib import Path
 
 from .. import grading
@@ -21,17 +20,6 @@ PACKAGES = (
     "sympy",
     "numpy",
 )
-
-
-def package_versions() -> dict[str, str]:
-    """Versions of those that are installed."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def python_and_system() -> dict[str, str]:

@@ -20,8 +20,9 @@ from ..grading.pool import GradeItem, GradingPool
 from ..grading.verdict import Grade
 from ..meml.experts import Expert, question_expert_rows
 from ..prompts.library import Prompts
+from ..versions import installed
 from .decoding import Decoding, EvaluationError
-from .facts import grader_hash, package_versions, python_and_system
+from .facts import PACKAGES, grader_hash, python_and_system
 from .loading import LoadedModel
 from .results import Results
 from .sampler import Progress, Response, Sampler, SampleRequest
@@ -120,7 +121,7 @@ def run_facts(
             "seed": decoding.seed,
         },
         "grader": {"sha256": grader_hash(), "timeout": timeout, "truncated_is_wrong": True},
-        "versions": package_versions(),
+        "versions": installed(PACKAGES),
     }
 
 

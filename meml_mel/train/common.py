@@ -22,6 +22,7 @@ from ..prompts.format import PromptFormat, decide_format, end_token_ids
 from ..prompts.library import PromptError
 from ..resources import ResourceError
 from ..rlvr.checkpoint import ResumeError, write_json
+from ..versions import installed
 
 if TYPE_CHECKING:
     from ..data.load import DataReport
@@ -152,17 +153,6 @@ def set_generation_defaults(model: Any, tokenizer: Any) -> tuple[int, ...]:
     return ends
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of the packages that are installed among those that decide what a run does."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
 def git_state(folder: Path | None = None) -> dict[str, Any] | None:
     """Commit, and whether files differ from it, of the checkout the package runs from; None outside one."""
     folder = folder or Path(__file__).resolve().parents[2]
@@ -212,7 +202,7 @@ def run_facts(
         "data_seed": config.trl["data_seed"],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "git": git_state(),
-        "versions": package_versions(),
+        "versions": installed(PACKAGES),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "device": device_name(config),

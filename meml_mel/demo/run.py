@@ -222,18 +222,24 @@ _INTRODUCTION = """\
 The demo: a model of 0.6 million parameters and three experts that answer the
 same sums, each with a habit that is wrong: Ada forgets the carry, Ben turns the
 digits of a difference around, Cleo goes back to the first number. SFT teaches
-the model to be all three; RL has to mend them: {arms}."""
+the model to be all three; RL has to mend them: {arms}.
+Told at each step: right, the share of right responses; and summed over the
+steps: mutual, questions on which the worst expert learnt from the best; hard,
+ground-truth solutions learnt; kept, meta-experiences whose replay was right."""
 
 
 def _ending(out: Path, last: str, seconds: float) -> str:
+    files = {
+        SUMMARY: "the numbers above",
+        "curves.png": "reward and yields over the steps",
+        f"{last}/records/": "every rollout and meta-experience, as Parquet",
+        f"{last}/final/": "the trained model",
+        "evaluations/": "every answer to the held-out questions",
+    }
+    listed = "\n".join(f"  {name:<20} {what}" for name, what in files.items())
     return f"""
 Everything is in {out} ({seconds:.0f} s):
-  {SUMMARY}                  the numbers above
-  curves.png                 reward and yields over the steps
-  {last}/records/            every rollout and meta-experience, as Parquet:
-      datasets.load_dataset("parquet", data_files="{out}/{last}/records/meta_experience/*")
-  {last}/final               the trained model
-  evaluations/               every answer to the held-out questions
+{listed}
 
 Next: your own questions and experts in ten minutes, docs/quickstart.md; a real
 model, docs/real-run.md; what every number means, docs/metrics.md."""
